@@ -1,0 +1,139 @@
+"""An agent: instructions, tools and the model that speaks for it. Tools are plain typed functions."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import anyio.to_thread
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from voice_agent.engine.protocols import Language
+
+S = TypeVar("S")
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Call(Generic[S]):
+    """What a tool may know of the call that it serves. `state` belongs to this call alone."""
+
+    id: str
+    language: Language
+    state: S
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A typed function as the model sees it: a name, a description and a JSON schema of its parameters."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Callable[..., Any]
+    takes_call: bool
+    arguments_type: type[BaseModel]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Tool:
+        """Read name, docstring and type hints. Raises TypeError for a parameter without a type."""
+        name = function.__name__
+        hints = typing.get_type_hints(function, localns={"Call": Call})
+        fields: dict[str, Any] = {}
+        takes_call = False
+        for index, parameter in enumerate(inspect.signature(function).parameters.values()):
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise TypeError(f"tool {name!r}: expected named parameters, got *{parameter.name}")
+            if parameter.name not in hints:
+                raise TypeError(f"tool {name!r}: expected a type for parameter {parameter.name!r}, got none")
+            hint = hints[parameter.name]
+            if index == 0 and (hint is Call or typing.get_origin(hint) is Call):
+                takes_call = True
+                continue
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hint, default)
+        model = create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+        schema = model.model_json_schema()
+        schema.pop("title", None)
+        for entry in schema.get("properties", {}).values():
+            entry.pop("title", None)
+        return cls(name, inspect.getdoc(function) or "", schema, function, takes_call, model)
+
+    async def run(self, call: Call[Any], arguments: Mapping[str, Any]) -> Any:
+        """Check the arguments, run the function (a plain one in a worker thread), give its JSON value.
+
+        Bad arguments and a failing function become a result that the model can read; they never raise.
+        """
+        try:
+            checked = self.arguments_type.model_validate(dict(arguments))
+        except ValidationError as error:
+            told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r}" for e in error.errors())
+            return {"ok": False, "error": "bad_arguments", "message": told}
+        values = {name: getattr(checked, name) for name in type(checked).model_fields}
+        positional: tuple[Any, ...] = (call,) if self.takes_call else ()
+        try:
+            if inspect.iscoroutinefunction(self.function):
+                result = await self.function(*positional, **values)
+            else:
+                result = await anyio.to_thread.run_sync(lambda: self.function(*positional, **values))
+            return json.loads(json.dumps(result, ensure_ascii=False))
+        except Exception:
+            log.exception("tool %s failed in call %s", self.name, call.id)
+            return {"ok": False, "error": "tool_failed", "message": f"{self.name} failed"}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """What answers a call.
+
+    tools: typed functions; a first parameter annotated `Call` receives the call's context.
+    model: a name from `voice-agent models`. state: makes the per-call `Call.state`; with a `view()` method its
+    JSON value is sent to the client after each tool call, as `agent.<class name>.updated`.
+    info: JSON for the page, served at `/v1/agent`. vocabulary: words that the recogniser should expect.
+
+    Raises ValueError for two tools of one name, TypeError for a tool without types.
+    """
+
+    instructions: str
+    tools: Sequence[Callable[..., Any]] = ()
+    model: str = "tea-omni"
+    name: str = "agent"
+    state: Callable[[], Any] = types.SimpleNamespace
+    info: Mapping[str, Any] = field(default_factory=dict)
+    vocabulary: Mapping[Language, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = [tool.__name__ for tool in self.tools]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"expected tools with different names, got {', '.join(twice)} more than once")
+        object.__setattr__(self, "_toolbox", {function.__name__: Tool.of(function) for function in self.tools})
+
+    @property
+    def toolbox(self) -> Mapping[str, Tool]:
+        """The tools by name."""
+        box: Mapping[str, Tool] = self._toolbox  # type: ignore[attr-defined]
+        return box
+
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """JSON schemas by name, as a `ThinkRequest` carries them."""
+        return {
+            name: {"description": tool.description, "parameters": dict(tool.parameters)}
+            for name, tool in self.toolbox.items()
+        }
+
+    def open_call(self, call_id: str, language: Language) -> Call[Any]:
+        """The context of a new call, with a state of its own."""
+        return Call(call_id, language, self.state())
+
+
+def view_of(call: Call[Any]) -> tuple[str, Any] | None:
+    """Name and JSON value of the call's state, if it can be shown: `("cart", {...})`."""
+    view = getattr(call.state, "view", None)
+    return (type(call.state).__name__.lower(), view()) if callable(view) else None
