@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from voice_agent.vad import VadEvent
 
 SAMPLES_PER_MS = 16
+WINDOW = 512
 
 
 class TurnConfig(BaseModel):
@@ -63,6 +64,7 @@ class TurnPolicy:
         self._voiced = 0
         self._cut_in = False
         self._speculated = False
+        self._gap = False
 
     def reply_began(self) -> None:
         """A reply is live, from the start of its thinking to its last sample at the speaker."""
@@ -90,12 +92,13 @@ class TurnPolicy:
             self._speculated = False
             return []
         self._open, self._onset, self._last_voiced, self._voiced = True, at, at, 0
-        self._cut_in = self._speculated = False
+        self._cut_in = self._speculated = self._gap = False
         return [Action("speech_started", at)]
 
     def _on_speech(self, at: int) -> list[Action]:
-        self._voiced += max(0, at - max(self._last_voiced, self._onset))
-        self._last_voiced = max(self._last_voiced, at)
+        # After a gap only the window itself was voiced, not the gap before it.
+        self._voiced += min(max(0, at - self._last_voiced), WINDOW if self._gap else at)
+        self._last_voiced, self._gap = max(self._last_voiced, at), False
         self._speculated = False
         actions = []
         if self._replying and not self._cut_in and self._voiced >= self.config.barge_in_ms * SAMPLES_PER_MS:
@@ -106,7 +109,7 @@ class TurnPolicy:
         return actions
 
     def _on_silence(self, at: int) -> list[Action]:
-        silence = at - self._last_voiced
+        silence, self._gap = at - self._last_voiced, True
         actions = []
         if not self._speculated and silence >= self.config.speculate_ms * SAMPLES_PER_MS:
             self._speculated = True
