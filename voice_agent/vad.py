@@ -29,21 +29,21 @@ class VadConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    onset_threshold: float = Field(0.5, gt=0, lt=1)
+    onset_threshold: float = Field(default=0.5, gt=0, lt=1)
     """Speech begins when Silero is at least this sure."""
-    release_threshold: float = Field(0.35, gt=0, lt=1)
+    release_threshold: float = Field(default=0.35, gt=0, lt=1)
     """Speech goes on while Silero is at least this sure."""
-    min_speech_ms: int = Field(64, ge=32)
+    min_speech_ms: int = Field(default=64, ge=32)
     """Shorter runs above `onset_threshold` are clicks."""
-    hangover_ms: int = Field(96, ge=32)
+    hangover_ms: int = Field(default=96, ge=32)
     """Speech has ended when it was below `release_threshold` for this long."""
-    gate_mode: int = Field(0, ge=0, le=3)
+    gate_mode: int = Field(default=0, ge=0, le=3)
     """webrtcvad's aggressiveness; 0 lets the most through."""
-    gate_hold_ms: int = Field(1000, ge=100)
+    gate_hold_ms: int = Field(default=1000, ge=100)
     """The gate closes this long after webrtcvad heard a voice last."""
-    replay_ms: int = Field(300, ge=0, le=2000)
+    replay_ms: int = Field(default=300, ge=0, le=2000)
     """How much audio from before the gate opened Silero hears."""
-    reset_ms: int = Field(5000, ge=500)
+    reset_ms: int = Field(default=5000, ge=500)
     """In silence that lasts, Silero's state starts afresh this often."""
 
     @model_validator(mode="after")

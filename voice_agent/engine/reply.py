@@ -86,9 +86,7 @@ class Reply:
         """Abort in all stages at once; the future gives their receipts. The listener hears nothing more."""
         self.aborted = True
         frames = heard_samples // self.engine.samples_per_frame
-        return self.engine.abort(
-            self.rid, tokens=self.heard_tokens(heard_samples), frames=frames, speak=self.speak
-        )
+        return self.engine.abort(self.rid, tokens=self.heard_tokens(heard_samples), frames=frames, speak=self.speak)
 
     # The worker threads' side.
 
@@ -145,9 +143,7 @@ class Engine:
         self.codec = CodecStage(model.codec)
         self._ids = itertools.count(1)
 
-    def reply(
-        self, request: ThinkRequest, listener: ReplyListener, *, speak: bool = True, voice: str = ""
-    ) -> Reply:
+    def reply(self, request: ThinkRequest, listener: ReplyListener, *, speak: bool = True, voice: str = "") -> Reply:
         """Start a reply. `speak=False`: text and tool calls alone. Call it on the event loop."""
         reply = Reply(next(self._ids), self, listener, asyncio.get_running_loop(), speak)
         reply.marks.submitted = time.perf_counter()

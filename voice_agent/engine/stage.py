@@ -153,6 +153,8 @@ class Stage(ABC, Generic[R]):
         """Post a new row. Raises nothing: a full waiting line fails the row."""
 
         def command() -> None:
+            if row.rid in self._tombstones:  # its abort overtook it
+                return
             if len(self._waiting) >= self.max_waiting:
                 self._tombstones.append(row.rid)
                 row.fail(self.name, StageBusy(f"stage {self.name}: {self.slots} slots and {self.max_waiting} places"))

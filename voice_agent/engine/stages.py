@@ -145,9 +145,7 @@ class TalkerStage(Stage[TalkRow]):
         able = [
             row
             for row in rows
-            if row.slot is not None
-            and row.made - row.played < self.ahead_frames
-            and self.model.ready(row.slot)
+            if row.slot is not None and row.made - row.played < self.ahead_frames and self.model.ready(row.slot)
         ]
         able.sort(key=lambda row: row.made - row.played)
         return able[: self.max_batch]
@@ -180,9 +178,7 @@ class CodecStage(Stage[DecodeRow]):
         self.model, self.max_chunk, self.max_batch = model, max_chunk, max_batch
         super().__init__("codec", model.slots)
 
-    def submit(
-        self, rid: int, on_pcm: Callable[[Pcm, bool], None], fail: Callable[[str, BaseException], None]
-    ) -> None:
+    def submit(self, rid: int, on_pcm: Callable[[Pcm, bool], None], fail: Callable[[str, BaseException], None]) -> None:
         """`on_pcm(pcm, last)`: float32 PCM in order; `last` is True once, with the final samples."""
         self._admit(DecodeRow(rid, fail, on_pcm=on_pcm))
 
@@ -211,9 +207,7 @@ class CodecStage(Stage[DecodeRow]):
                 *(len(row.pending) for row in decoding),
                 *(max(1, row.made) for row in decoding),
             )
-            codes = torch.stack(
-                [torch.stack([row.pending.popleft() for _ in range(chunk)]) for row in decoding]
-            )
+            codes = torch.stack([torch.stack([row.pending.popleft() for _ in range(chunk)]) for row in decoding])
             pcms = self.model.step([row.slot for row in decoding if row.slot is not None], codes)
             for row, pcm in zip(decoding, pcms, strict=True):
                 row.made += chunk
