@@ -1,4 +1,4 @@
-"""Client events that a call understands (OpenAI Realtime, GA names), read with Pydantic; errors say expected and got."""
+"""Client events that a call understands (OpenAI Realtime, GA names); an error says what was expected and got."""
 
 from __future__ import annotations
 

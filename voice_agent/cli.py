@@ -1,0 +1,162 @@
+"""The command line: `voice-agent serve | call | chat | models`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from voice_agent.agent import Agent
+    from voice_agent.engine.protocols import Language
+    from voice_agent.engine.stages import ThinkerStage
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+AgentPath = Annotated[Path | None, typer.Option("--agent", help="File or folder of an agent; the ordering demo.")]
+ConfigPath = Annotated[Path | None, typer.Option("--config", help="YAML file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+
+
+def main() -> None:
+    """Entry point: an expected error is one sentence on stderr and exit code 2."""
+    from voice_agent.weights import WeightsError
+
+    try:
+        app()
+    except (ValueError, WeightsError, FileNotFoundError, ConnectionError) as error:
+        err.print(f"[bold red]error:[/] {error}", soft_wrap=True)
+        raise SystemExit(2) from None
+
+
+@app.command()
+def serve(
+    agent: AgentPath = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="TCP port; 0: any free one.")] = 8080,
+    config: ConfigPath = None,
+) -> None:
+    """Answer calls from browsers and WebRTC clients until interrupted."""
+    from voice_agent.loading import load_agent
+    from voice_agent.runtime import run_server
+
+    run_server(load_agent(agent), host=host, port=port, config_path=config)
+
+
+@app.command()
+def models(as_json: AsJson = False) -> None:
+    """What models there are: source, sha256, size and licence of each file."""
+    from voice_agent.weights import list_models
+
+    rows = list_models()
+    if as_json:
+        for row in rows:
+            print(json.dumps({**row.__dict__, "path": str(row.path)}, ensure_ascii=False, default=str))
+        return
+    table = Table("model", "part", "size", "sha256", "licence", "source", "here", box=None)
+    for row in rows:
+        size = f"{row.bytes / 1e6:.1f} MB" if row.bytes else "–"
+        table.add_row(
+            row.name, row.part, size, row.sha256[:12], row.licence, row.source, "yes" if row.present else "no"
+        )
+    out.print(table)
+
+
+@asynccontextmanager
+async def _thinker(agent: Agent) -> AsyncIterator[ThinkerStage]:
+    import torch
+
+    from voice_agent.engine.stages import ThinkerStage
+    from voice_agent.models import load_model
+    from voice_agent.runtime import check_agent
+
+    torch.set_num_threads(1)
+    model = load_model(agent.model, slots=2)
+    check_agent(agent, model)
+    stage = ThinkerStage(model.thinker)
+    try:
+        yield stage
+    finally:
+        stage.close()
+
+
+@app.command()
+def chat(
+    agent: AgentPath = None,
+    language: Annotated[str, typer.Option("--lang", help="zh or en, for the interactive chat.")] = "zh",
+    file: Annotated[Path | None, typer.Option("--file", help="Dialogues to play, one JSON object a line.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The same agent by text: interactive, or dialogues from a file with their final carts compared."""
+    from voice_agent.loading import load_agent
+
+    if language not in ("zh", "en"):
+        raise ValueError(f"--lang: expected zh or en, got {language!r}")
+    loaded = load_agent(agent)
+    if file is None:
+        asyncio.run(_talk(loaded, language))  # type: ignore[arg-type]
+    else:
+        asyncio.run(_play(loaded, file, as_json))
+
+
+async def _talk(agent: Agent, language: Language) -> None:
+    from voice_agent.chat import Chat
+
+    async with _thinker(agent) as thinker:
+        chat = Chat(agent, thinker, language)
+        out.print("[dim]Say something; an empty line ends the chat.[/]")
+        while text := (await asyncio.to_thread(input, "> ")).strip():
+            chat.language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
+            told = len(chat.tools)
+            reply = await chat.say(text)
+            for call, result in chat.tools[told:]:
+                _show_tool(call.name, dict(call.arguments), result)
+            out.print(f"[bold]{reply}[/]")
+
+
+async def _play(agent: Agent, file: Path, as_json: bool) -> None:
+    from voice_agent.evaluate import play, read_dialogues
+
+    dialogues = read_dialogues(file)
+    exact = done = 0
+    async with _thinker(agent) as thinker:
+        async for outcome in play(agent, thinker, dialogues):
+            done += 1
+            exact += outcome.ok
+            cart = [line.model_dump() for line in outcome.cart]
+            if as_json:
+                print(json.dumps({"ok": outcome.ok, "cart": cart, "replies": outcome.replies}, ensure_ascii=False))
+                continue
+            mark = "[green]ok[/]" if outcome.ok else "[red]no[/]"
+            out.print(f"{mark} {' / '.join(outcome.dialogue.turns)}")
+            if not outcome.ok:
+                out.print(f"   [dim]expected[/] {_brief(outcome.dialogue.cart)}")
+                out.print(f"   [dim]got     [/] {_brief(outcome.cart)}")
+                out.print(f"   [dim]replies [/] {' / '.join(outcome.replies)}")
+    print(json.dumps({"dialogues": done, "exact": exact}))
+
+
+def _brief(cart: Any) -> str:
+    return "; ".join(
+        " ".join([str(line.quantity), line.drink, line.size, line.ice, line.sugar, *line.toppings]) for line in cart
+    )
+
+
+def _show_tool(name: str, arguments: dict[str, Any], result: Any) -> None:
+    given = ", ".join(f"{key}={value}" for key, value in arguments.items())
+    error = result.get("error") if isinstance(result, dict) else None
+    out.print(f"[cyan]{name}({given})[/]" + (f" [red]{error}[/]" if error else ""))
+    if isinstance(result, dict) and "cart" in result:
+        for line in result["cart"]["lines"]:
+            extras = " ".join([line["size"], line["ice"], line["sugar"], *line["toppings"]])
+            out.print(f"   [dim]{line['line']}. {line['quantity']} × {line['drink']} {extras}  {line['price']}[/]")

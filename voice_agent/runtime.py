@@ -1,0 +1,157 @@
+"""What all calls of a process share: the model's stages, the recogniser, the voice detector; and how a server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+
+from voice_agent.agent import Agent
+from voice_agent.asr import AsrPool, Recognizer
+from voice_agent.assets import asset
+from voice_agent.config import Config, load_config
+from voice_agent.engine.protocols import Language, OmniModel
+from voice_agent.engine.reply import Engine
+from voice_agent.engine.stages import Pcm
+from voice_agent.media.speaker import Speaker
+from voice_agent.models import load_model
+from voice_agent.server import Server, ServerConfig, create_app
+from voice_agent.session import Session
+from voice_agent.vad import SileroModel, StreamingVad, VadEvent
+
+log = logging.getLogger(__name__)
+
+# How long another thread may hold the interpreter while the event loop wants it; Python's own 5 ms would be felt.
+SWITCH_INTERVAL_S = 0.0005
+
+
+def check_agent(agent: Agent, model: OmniModel) -> None:
+    """Raises ValueError, with a sentence, for tools that the model does not know."""
+    model.check(agent.schemas())
+
+
+class Runtime:
+    """Shared, immutable but for its workers. Make it with `open_runtime`."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        config: Config,
+        engine: Engine,
+        asr: AsrPool,
+        silero: SileroModel,
+    ) -> None:
+        self.agent, self.config, self.engine, self.asr = agent, config, engine, asr
+        self.schemas = agent.schemas()
+        self._silero = silero
+        self._vad_worker = ThreadPoolExecutor(1, thread_name_prefix="vad")
+        self._notices = {language: _read_notice(language) for language in ("zh", "en")}
+
+    def open_vad(self) -> StreamingVad:
+        """A voice detector with a call's own state."""
+        return StreamingVad(self.config.vad, self._silero)
+
+    async def run_vad(self, vad: StreamingVad, pcm: npt.NDArray[np.int16]) -> list[VadEvent]:
+        """Push audio into the detector, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._vad_worker, vad.push, pcm)
+
+    def prompt(self, language: Language | None) -> str:
+        """Words that the recogniser should expect in this language; of both while the language is not known."""
+        words = self.agent.vocabulary
+        return words.get(language, "") if language else words.get("zh", "")
+
+    def notice(self, language: Language) -> Pcm:
+        """The spoken notice that a stage failed: float32 @ 24 kHz."""
+        return self._notices[language]
+
+    def view(self) -> dict[str, Any]:
+        """Figures of all stages, for the stats route."""
+        return {"engine": self.engine.view()}
+
+    def close(self) -> None:
+        self._vad_worker.shutdown(wait=True)
+
+
+def _read_notice(language: str) -> Pcm:
+    pcm, rate = soundfile.read(Path(__file__).parent / "notices" / f"stage_failed_{language}.flac", dtype="float32")
+    assert rate == 24_000, f"expected a notice at 24000 Hz, got {rate}"
+    notice: Pcm = pcm
+    return notice
+
+
+@asynccontextmanager
+async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
+    """Load the weights, start the workers and warm them up; on leaving, end them all.
+
+    Raises ValueError for tools that the model does not know, WeightsError for a weight that is not what it should be.
+    """
+    import torch
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    torch.set_num_threads(config.engine.threads)
+    model = await asyncio.to_thread(load_model, agent.model, slots=config.engine.slots)
+    check_agent(agent, model)
+    recognizer = await asyncio.to_thread(Recognizer, config.recognizer)
+    silero = await asyncio.to_thread(SileroModel)
+    engine = Engine(model, ahead_ms=config.engine.ahead_ms)
+    asr = AsrPool(recognizer, config.asr)
+    runtime = Runtime(agent, config, engine, asr, silero)
+    try:
+        yield runtime
+    finally:
+        await asr.aclose()
+        await asyncio.to_thread(engine.close)
+        await asyncio.to_thread(runtime.close)
+
+
+def run_server(agent: Agent, *, host: str, port: int, config_path: Path | str | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; prints the address once calls can be placed."""
+    config = load_config(config_path)
+
+    def tell(address: str) -> None:
+        print(f"{agent.name} ({agent.model}) answers calls at {address}  (Ctrl-C ends it)", flush=True)
+
+    asyncio.run(serve_agent(agent, config, replace(config.server, host=host, port=port), tell))
+
+
+async def serve_agent(
+    agent: Agent, config: Config, server_config: ServerConfig, on_ready: Callable[[str], None]
+) -> None:
+    """Serve until stopped. `on_ready(address)` is called once, when the server listens."""
+    async with open_runtime(agent, config) as runtime:
+
+        def make_session(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> Session:
+            return Session(call_id, runtime, speaker, send)
+
+        info = {
+            "name": agent.name,
+            "model": agent.model,
+            "languages": ["zh", "en"],
+            "tools": list(agent.toolbox),
+            "info": dict(agent.info),
+        }
+        app = create_app(server_config, make_session, info, asset("web"), stats=runtime.view)
+        server = Server(app, server_config)
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(_tell_address(server, server_config, on_ready))
+            try:
+                await server.run_until_stopped()
+            finally:
+                telling.cancel()
+
+
+async def _tell_address(server: Server, config: ServerConfig, on_ready: Callable[[str], None]) -> None:
+    while not server.started:  # noqa: ASYNC110  (uvicorn has a flag and no event)
+        await asyncio.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    on_ready(f"http://{config.host}:{port}")
