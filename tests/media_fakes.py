@@ -1,0 +1,122 @@
+"""Sessions and a server for tests of everything between the network and the call."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voice_agent.media.speaker import FRAME, RATE, Speaker
+from voice_agent.server import Server, ServerConfig, create_app
+
+Pcm16 = npt.NDArray[np.int16]
+
+
+class FakeSession:
+    """Records what the server hands it. `response.create` with `seconds` has it speak a 440 Hz tone of that length."""
+
+    def __init__(self, call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> None:
+        self.call_id = call_id
+        self.speaker = speaker
+        self.send = send
+        self.heard: list[Pcm16] = []
+        self.received: list[dict[str, Any]] = []
+        self.closed = ""
+        self.finished = False
+        self.echo = False
+        self._over = asyncio.Event()
+        self._orders: asyncio.Queue[float] = asyncio.Queue()
+
+    def feed(self, pcm: Pcm16) -> None:
+        self.heard.append(pcm)
+        if self.echo:
+            self.speaker.write(self.speaker.epoch, np.repeat(pcm, 3)[::2].astype(np.float32) / 32768)
+
+    def receive(self, event: dict[str, Any]) -> None:
+        self.received.append(event)
+        if event["type"] == "session.update":
+            self.send({"type": "session.updated", "session": event["session"]})
+        elif event["type"] == "response.create":
+            self._orders.put_nowait(event.get("seconds", 1.0))
+        elif event["type"] == "response.cancel":
+            samples = self.speaker.flush(self.speaker.epoch + 1)
+            self.send({"type": "output_audio_buffer.cleared", "samples": samples})
+        elif event["type"] == "fail":
+            self._orders.put_nowait(-1.0)
+
+    async def run(self) -> None:
+        self.send({"type": "session.created", "session": {"id": self.call_id}})
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                talking = tasks.create_task(self._talk())
+                await self._over.wait()
+                talking.cancel()
+        finally:
+            self.finished = True
+
+    def close(self, reason: str) -> None:
+        self.closed = self.closed or reason
+        self._over.set()
+
+    async def _talk(self) -> None:
+        while True:
+            seconds = await self._orders.get()
+            if seconds < 0:
+                raise RuntimeError("asked to fail")
+            epoch = self.speaker.epoch
+            tone = 0.5 * np.sin(2 * np.pi * 440 * np.arange(int(seconds * RATE)) / RATE).astype(np.float32)
+            for at in range(0, len(tone), FRAME):
+                if not await self.speaker.room(epoch, 400):
+                    break
+                self.speaker.write(epoch, tone[at : at + FRAME])
+            else:
+                self.speaker.end(epoch)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Running:
+    """A server that runs in this event loop."""
+
+    def __init__(self, server: Server, url: str, sessions: list[FakeSession]) -> None:
+        self.server = server
+        self.url = url
+        self.sessions = sessions
+
+    @property
+    def calls(self) -> Any:
+        return self.server._app.state.calls
+
+
+@asynccontextmanager
+async def running_server(page_dir: Path | None = None, **settings: Any) -> AsyncIterator[Running]:
+    settings.setdefault("host_candidates", ("127.0.0.1",))
+    settings.setdefault("stop_linger_s", 0.0)
+    config = ServerConfig(port=free_port(), **settings)
+    sessions: list[FakeSession] = []
+
+    def make_session(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> FakeSession:
+        sessions.append(FakeSession(call_id, speaker, send))
+        return sessions[-1]
+
+    app = create_app(config, make_session, {"name": "fake"}, page_dir)
+    server = Server(app, config)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(server.run_until_stopped())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        try:
+            yield Running(server, f"http://127.0.0.1:{config.port}", sessions)
+        finally:
+            if not running.done():
+                server.stop()

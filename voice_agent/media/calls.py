@@ -1,0 +1,114 @@
+"""The calls of a server: slots, ownership of their tasks, and the way they all end."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from voice_agent.media.peer import Call, MakeSession, PeerConfig
+
+
+class Busy(Exception):
+    """Every slot is taken."""
+
+
+class Stopping(Exception):
+    """The server takes no more calls."""
+
+
+class Calls:
+    """Async context manager that owns every call's task. Leaving it ends all calls and waits for them.
+
+    A call holds one of `limit` slots from before its connection is built until after it is freed, on every path.
+    """
+
+    def __init__(self, limit: int, config: PeerConfig, make_session: MakeSession, slot_wait_s: float = 0.7) -> None:
+        self.limit = limit
+        self.stopping = False
+        self.ended: Counter[str] = Counter()
+        self._config = config
+        self._make_session = make_session
+        self._slot_wait_s = slot_wait_s
+        self._slots = asyncio.Semaphore(limit)
+        self._calls: dict[str, Call] = {}
+        self._tasks = asyncio.TaskGroup()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop("server stopped")
+        await self._tasks.__aexit__(kind, error, trace)
+
+    @property
+    def active(self) -> int:
+        """Calls that hold a slot, those still connecting included."""
+        return len(self._calls)
+
+    async def place(self, offer: str, session: dict[str, Any] | None = None) -> tuple[str, str]:
+        """Answer an offer: (call id, SDP answer). The call then runs on its own.
+
+        A slot that is just being freed (a page that reloads) is waited for shortly.
+        Raises Busy, Stopping or OfferError.
+        """
+        if self.stopping:
+            raise Stopping
+        try:
+            async with asyncio.timeout(self._slot_wait_s):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Busy from None
+        call: Call | None = None
+        try:
+            if self.stopping:
+                raise Stopping
+            call = Call(f"call_{secrets.token_hex(16)}", self._config, self._make_session)
+            self._calls[call.id] = call
+            self._idle.clear()
+            answer = await call.answer(offer, session)
+            self._tasks.create_task(self._run(call), name=call.id)
+        except BaseException:
+            if call is not None:
+                await call.release()
+                self._forget(call)
+            self._slots.release()
+            raise
+        return call.id, answer
+
+    def end(self, call_id: str, reason: str) -> bool:
+        """Ask a call to end. False if there is no such call."""
+        call = self._calls.get(call_id)
+        if call is not None:
+            call.end(reason)
+        return call is not None
+
+    def stop(self, reason: str) -> None:
+        """Take no more calls, and ask all of them to end."""
+        self.stopping = True
+        for call in list(self._calls.values()):
+            call.end(reason)
+
+    async def idle(self) -> None:
+        """Wait until no call is left."""
+        await self._idle.wait()
+
+    async def _run(self, call: Call) -> None:
+        try:
+            await call.run()
+        finally:
+            self.ended[call.reason] += 1
+            self._forget(call)
+            self._slots.release()
+
+    def _forget(self, call: Call) -> None:
+        self._calls.pop(call.id, None)
+        if not self._calls:
+            self._idle.set()

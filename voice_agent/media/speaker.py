@@ -1,0 +1,212 @@
+"""The agent's outgoing audio: a paced, flushable queue of 24 kHz samples that leaves as 20 ms Opus packets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import av
+import numpy as np
+import numpy.typing as npt
+from aiortc import MediaStreamTrack
+from aiortc.mediastreams import MediaStreamError
+
+from voice_agent.media.opus import RATE as RTP_RATE
+from voice_agent.media.opus import OpusEncoder
+from voice_agent.media.resample import Resampler
+
+RATE = 24_000
+FRAME = 480
+"""Samples of a 20 ms frame at 24 kHz."""
+
+_FRAME_S = FRAME / RATE
+_FADE = RATE * 5 // 1000
+
+
+class Pacer:
+    """An absolute 20 ms schedule, sans-IO: the n-th frame is due at start + n * 20 ms, so it never drifts.
+
+    After a late loop the missed frames follow at once, at most `burst` of them; what is missed beyond that shifts
+    the schedule and is added to `shifted_s`.
+    """
+
+    def __init__(self, burst: int = 3) -> None:
+        self._burst = burst
+        self._next: float | None = None
+        self.shifted_s = 0.0
+
+    def due(self, now: float) -> float:
+        """The time, in seconds on the clock of `now`, at which the next frame is to leave."""
+        due = now if self._next is None else self._next
+        earliest = now - self._burst * _FRAME_S
+        if due < earliest:
+            self.shifted_s += earliest - due
+            due = earliest
+        self._next = due + _FRAME_S
+        return due
+
+
+class Speaker(MediaStreamTrack):
+    """Queue and pacing of a call's outgoing audio. All methods belong to the event loop.
+
+    Every sample belongs to an epoch, the reply it is part of. `flush` opens the next epoch and is the only way to
+    do so: from its return on no sample of an older epoch can be sent, whoever still tries to write it.
+    Packets leave every 20 ms for as long as the call lasts, with silence when there is nothing to say.
+    """
+
+    kind = "audio"
+
+    def __init__(
+        self,
+        capacity_ms: int = 4000,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        super().__init__()
+        self.epoch = 0
+        self.on_started: Callable[[int], None] | None = None
+        self.on_drained: Callable[[int, int], None] | None = None
+        self.pacer = Pacer()
+        self.packets = 0
+        self.underruns = 0
+        self._capacity = capacity_ms * RATE // 1000
+        self._now = now
+        self._sleep = sleep
+        self._queue: deque[npt.NDArray[np.float32]] = deque()
+        self._queued = 0
+        self._sent = 0
+        self._complete = False
+        self._speaking = False
+        self._last_sample = np.float32(0)
+        self._fade: npt.NDArray[np.float32] | None = None
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._resampler = Resampler(RATE, RTP_RATE)
+        self._encoder = OpusEncoder()
+
+    @property
+    def queued_ms(self) -> float:
+        """Audio of the current epoch that is written and not yet sent."""
+        return self._queued / RATE * 1000
+
+    def sent(self) -> int:
+        """Samples (24 kHz) of the current epoch that were handed to RTP."""
+        return self._sent
+
+    def write(self, epoch: int, pcm: npt.NDArray[np.float32]) -> bool:
+        """Queue `pcm`: float32[T] in [-1, 1] @ 24 kHz. False, and nothing kept, if `epoch` is not the current one.
+
+        Raises BufferError, and keeps nothing, if the queue would hold more than its capacity; wait for `room`.
+        """
+        if epoch != self.epoch or self.readyState != "live":
+            return False
+        if pcm.ndim != 1 or pcm.dtype != np.float32:
+            raise ValueError(f"expected float32[T], got {pcm.dtype}{list(pcm.shape)}")
+        if self._complete:
+            raise ValueError(f"expected no more audio of epoch {epoch} after its end, got {len(pcm)} samples")
+        if self._queued + len(pcm) > self._capacity:
+            raise BufferError(f"expected at most {self._capacity} samples queued, got {self._queued + len(pcm)}")
+        if len(pcm):
+            self._queue.append(pcm)
+            self._queued += len(pcm)
+        return True
+
+    def end(self, epoch: int) -> None:
+        """The last sample of the reply was written: `on_drained` follows when it was sent. Old epochs are ignored."""
+        if epoch == self.epoch:
+            self._complete = True
+
+    def flush(self, epoch: int) -> int:
+        """Open the epoch `epoch` and drop all that is queued, at once. Returns the samples of the old epoch sent.
+
+        The packet that is already on its way cannot be called back. The next one begins with a ramp of 5 ms from
+        the last sample's level to zero, so that the cut makes no click; it holds no sample of the old epoch.
+        """
+        if epoch <= self.epoch:
+            raise ValueError(f"expected an epoch above {self.epoch}, got {epoch}")
+        sent = self._sent
+        self.epoch = epoch
+        self._queue.clear()
+        self._queued = self._sent = 0
+        self._complete = self._speaking = False
+        if self._last_sample != 0:
+            self._fade = self._last_sample * np.linspace(1, 0, _FADE, dtype=np.float32)
+        self._wake()
+        return sent
+
+    async def room(self, epoch: int, below_ms: int) -> bool:
+        """Wait until less than `below_ms` is queued. False at once when the epoch is over, or the call."""
+        while epoch == self.epoch and self.readyState == "live":
+            if self.queued_ms < below_ms:
+                return True
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append((below_ms, waiter))
+            await waiter
+        return False
+
+    def stop(self) -> None:
+        """End the track for good; whoever waits for room is woken."""
+        super().stop()
+        self._queue.clear()
+        self._queued = 0
+        self._wake()
+
+    async def recv(self) -> av.Packet:
+        """The next packet, when it is due. Called by the RTP sender alone."""
+        delay = self.pacer.due(self._now()) - self._now()
+        # Also on time: a sender that catches up must leave the loop to the others between two packets.
+        await self._sleep(max(delay, 0))
+        if self.readyState != "live":
+            raise MediaStreamError("the track has ended")
+        pcm = self._resampler.push(self._next_frame())
+        self.packets += 1
+        return self._encoder.encode((np.clip(pcm, -1, 1) * 32767).astype(np.int16))
+
+    def _next_frame(self) -> npt.NDArray[np.float32]:
+        frame = np.zeros(FRAME, dtype=np.float32)
+        # A part of a frame waits for the rest of it, unless no more comes.
+        take = min(self._queued, FRAME) if self._complete or self._queued >= FRAME else 0
+        at = 0
+        while at < take:
+            head = self._queue.popleft()
+            part = head[: take - at]
+            frame[at : at + len(part)] = part
+            at += len(part)
+            if len(part) < len(head):
+                self._queue.appendleft(head[len(part) :])
+        if take:
+            self._queued -= take
+            self._sent += take
+            if not self._speaking:
+                self._speaking = True
+                self._call(self.on_started, self.epoch)
+            self._wake()
+        elif self._speaking and not self._complete:
+            self.underruns += 1
+        if self._complete and not self._queued and (self._speaking or not self._sent):
+            self._speaking = self._complete = False
+            self._call(self.on_drained, self.epoch, self._sent)
+        self._last_sample = frame[-1]
+        if self._fade is not None:
+            frame[:_FADE] += self._fade
+            self._fade = None
+        return frame
+
+    def _wake(self) -> None:
+        over = self.readyState != "live"
+        waiting = []
+        for below_ms, waiter in self._waiters:
+            if waiter.done():
+                continue
+            if over or self._queued == 0 or self.queued_ms < below_ms:
+                waiter.set_result(None)
+            else:
+                waiting.append((below_ms, waiter))
+        self._waiters = waiting
+
+    @staticmethod
+    def _call(callback: Callable[..., None] | None, *args: int) -> None:
+        """From the loop, so that a failing callback cannot end the RTP stream."""
+        if callback is not None:
+            asyncio.get_running_loop().call_soon(callback, *args)
