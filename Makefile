@@ -1,0 +1,61 @@
+# Every target does its own set-up. PYTHON names the interpreter (3.11 or 3.12) that makes .venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+HOST ?= 127.0.0.1
+PORT ?= 8080
+BIN := .venv/bin
+
+.PHONY: help serve demo test check evidence train evaluate browser clean
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' || \
+	  { echo "expected Python 3.11 or 3.12, got $$($(PYTHON) --version 2>&1): set PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "no venv module: apt-get install python3-venv"; exit 1; }
+
+# torch goes first: other packages ask for it without a version.
+.venv/.installed: pyproject.toml | .venv/bin/pip
+	$(BIN)/pip install -q "$$(grep -oE 'torch==[0-9.]+' pyproject.toml)"
+	$(BIN)/pip install -q -e .
+	$(BIN)/python -m voice_agent.weights
+	@touch $@
+
+.venv/.dev: .venv/.installed
+	$(BIN)/pip install -q -e '.[dev]'
+	@touch $@
+
+.venv/.train: .venv/.dev
+	$(BIN)/pip install -q -e '.[dev,train]'
+	@touch $@
+
+serve: .venv/.installed ## set up, start the server with the ordering demo, print its address
+	$(BIN)/voice-agent serve --host $(HOST) --port $(PORT) $(if $(CONFIG),--config $(CONFIG))
+
+demo: .venv/.installed ## a recorded order through a real WebRTC call; fails unless the cart is right
+	$(BIN)/voice-agent call --serve demos/ordering/order.wav --save reply.wav \
+	  --expect-cart '[{"drink":"pearl_milk_tea","quantity":1,"size":"medium","ice":"less_ice","sugar":"full_sugar","toppings":[]}]'
+
+browser: # Chromium for the page's tests, where this is a Debian machine and we may install
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-cjk >/dev/null; } || \
+	  echo "no Chromium: the page's tests will be skipped"
+
+test: .venv/.dev browser ## every test, one trial of each real-time kind
+	$(BIN)/python -m pytest
+
+check: .venv/.dev ## formatter, linter, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# `make evidence NAME`: the full trial count of one figure; writes evidence/NAME.json.
+ifeq (evidence,$(firstword $(MAKECMDGOALS)))
+EVIDENCE := $(wordlist 2,2,$(MAKECMDGOALS))
+$(eval .PHONY: $(EVIDENCE))
+$(eval $(EVIDENCE):;@:)
+endif
+evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
+	$(BIN)/python -m tests.evidence $(EVIDENCE)
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
