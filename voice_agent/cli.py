@@ -160,3 +160,87 @@ def _show_tool(name: str, arguments: dict[str, Any], result: Any) -> None:
         for line in result["cart"]["lines"]:
             extras = " ".join([line["size"], line["ice"], line["sugar"], *line["toppings"]])
             out.print(f"   [dim]{line['line']}. {line['quantity']} × {line['drink']} {extras}  {line['price']}[/]")
+
+
+@app.command()
+def call(
+    recordings: Annotated[list[Path], typer.Argument(help="Sound files, a turn each.")],
+    url: Annotated[str, typer.Option(help="A running server.")] = "http://127.0.0.1:8080",
+    serve_own: Annotated[bool, typer.Option("--serve", help="Call a server that is started for it.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Write what was heard to this WAV file.")] = None,
+    save_aligned: Annotated[Path | None, typer.Option(help="Write both voices, a channel each.")] = None,
+    key: Annotated[str | None, typer.Option(envvar="VOICE_AGENT_KEY", help="The server's API key.")] = None,
+    expect_cart: Annotated[str | None, typer.Option(help="JSON lines of the cart; else exit code 1.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Place a real WebRTC call, play recordings into it, and print what happens as it happens."""
+    raise SystemExit(asyncio.run(_call(recordings, url, serve_own, save, save_aligned, key, expect_cart, as_json)))
+
+
+async def _call(
+    recordings: list[Path],
+    url: str,
+    serve_own: bool,
+    save: Path | None,
+    save_aligned: Path | None,
+    key: str | None,
+    expect_cart: str | None,
+    as_json: bool,
+) -> int:
+    from contextlib import AsyncExitStack
+
+    from voice_agent.calling import own_server, place_call
+    from voice_agent.client import CallRefused
+    from voice_agent.evaluate import CartLine, lines_of, same
+
+    expected = None if expect_cart is None else [CartLine.model_validate(line) for line in json.loads(expect_cart)]
+    async with AsyncExitStack() as stack:
+        if serve_own:
+            err.print("[dim]starting a server …[/]")
+            url = await stack.enter_async_context(own_server())
+        try:
+            report = await place_call(
+                url,
+                recordings,
+                on_event=(lambda event: print(json.dumps(event.data, ensure_ascii=False))) if as_json else _show_event,
+                save=save,
+                save_aligned=save_aligned,
+                headers={"Authorization": f"Bearer {key}"} if key else None,
+            )
+        except (CallRefused, OSError, TimeoutError) as error:
+            raise ConnectionError(f"{url}: {error or type(error).__name__}; is the server running?") from None
+    if as_json:
+        print(json.dumps({"type": "report", **report.view()}, ensure_ascii=False))
+    else:
+        _show_report(report)
+    reached = lines_of(report.cart) or lines_of(report.placed)
+    if expected is not None and not same(reached, expected):
+        err.print(f"[bold red]the cart is not the expected one:[/] {_brief(reached) or 'empty'}")
+        return 1
+    return 0 if all(turn.answered for turn in report.turns) else 1
+
+
+def _show_event(event: Any) -> None:
+    data = event.data
+    kind = data["type"]
+    if kind == "conversation.item.input_audio_transcription.delta":
+        out.print(f"  [dim]hearing[/]  {data['transcript']}")
+    elif kind == "conversation.item.input_audio_transcription.completed":
+        out.print(f"[bold]caller[/]  {data['transcript']}")
+    elif kind == "agent.tool.called":
+        _show_tool(data["name"], data["arguments"], data["result"])
+    elif kind == "response.output_audio_transcript.done":
+        out.print(f"[bold green]agent[/]   {data['transcript']}")
+    elif kind == "agent.stage.failed":
+        out.print(f"[bold red]failed[/]  {data['stage']}: {data['message']}")
+    elif kind == "agent.turn.latency":
+        steps = "  ".join(f"{name[:-3]} {value:.0f}" for name, value in data.items() if name.endswith("_ms"))
+        out.print(f"  [dim]ms: {steps}[/]")
+
+
+def _show_report(report: Any) -> None:
+    table = Table("recording", "caller", "agent", "V2V ms at RTP arrival", box=None)
+    for turn in report.turns:
+        v2v = "–" if turn.v2v_ms is None else f"{turn.v2v_ms:.0f}"
+        table.add_row(Path(turn.recording).name, turn.transcript, turn.reply or turn.failed, v2v)
+    out.print(table)
