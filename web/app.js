@@ -110,7 +110,7 @@ export class Page {
       this.#call = null;
       if (!(error instanceof CallError)) throw error;
       this.dispatch({ type: "call.failed", error: { code: error.code, detail: error.detail } });
-      byId("ending").focus();
+      requestAnimationFrame(() => byId("ending").focus());
       return;
     }
     if (call !== this.#call) return;

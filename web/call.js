@@ -51,6 +51,8 @@ export class RealtimeCall {
   #audio = null; // AudioContext, for levels and for the silent track of a call without a microphone
   #meters = { caller: null, agent: null };
   #lostTimer = 0;
+  #early = []; // events that came before `connect` had returned; null from then on
+  #location = null;
 
   /**
    * @param {object} options
@@ -88,6 +90,11 @@ export class RealtimeCall {
     }
     this.#state = "live";
     this.#watch();
+    setTimeout(() => {
+      const early = this.#early;
+      this.#early = null;
+      for (const event of early) this.#deliver(event);
+    });
   }
 
   /** Sends a client event; false when the channel is not open. */
@@ -116,6 +123,10 @@ export class RealtimeCall {
   hangUp() {
     this.#abort.abort();
     this.#release();
+    if (!this.#location) return;
+    // The connection's own goodbye is one packet and may get lost; `keepalive` lets this outlive a page that is closing.
+    const place = new URL(this.#location, new URL(this.#url, document.baseURI));
+    fetch(place, { method: "DELETE", keepalive: true }).catch(() => {});
   }
 
   #checkWanted() {
@@ -159,7 +170,12 @@ export class RealtimeCall {
       console.warn("a server event is not JSON:", String(data).slice(0, 200));
       return;
     }
-    this.#handlers.onevent(event);
+    if (this.#early) this.#early.push(event);
+    else this.#deliver(event);
+  }
+
+  #deliver(event) {
+    if (this.#state === "live") this.#handlers.onevent(event);
   }
 
   async #exchange(sdp) {
@@ -174,7 +190,10 @@ export class RealtimeCall {
     } catch (error) {
       throw new CallError("server_unreachable", error.message);
     }
-    if (response.ok) return response.text();
+    if (response.ok) {
+      this.#location = response.headers.get("Location");
+      return response.text();
+    }
     const detail = await errorMessage(response);
     throw new CallError(response.status === 503 ? "server_full" : "server_refused", detail);
   }

@@ -144,7 +144,9 @@ function reduceServer(state, event, at) {
     case "output_audio_buffer.cleared":
       return cleared(state, event, at);
     case "conversation.item.truncated":
-      return patchCaption(state, event.item_id, (caption) => (caption.heardAll ? {} : { cut: true }));
+      return patchCaption(state, event.item_id, (caption) =>
+        caption.heardAll ? {} : { cut: true, heardText: event.agent?.text ?? caption.heardText },
+      );
     case "response.done":
       return responseDone(state, event.response);
     case "agent.playout.heard":

@@ -1,6 +1,7 @@
 """Serves the page from `web/` with fake calls: `/mock` is the page as it is, started by `main.js` of this folder.
 
-`python tests/page_mock/site.py [port]` serves it for a look by hand; in the browser's console, `play(recording)` plays one.
+`python tests/page_mock/site.py [port]` serves it for a look by hand; `play(recording)` in the browser's console
+plays a recording.
 """
 
 import http.server

@@ -52,12 +52,12 @@ function noticeText(notice, t) {
   return t("notice_stage_failed", { stage: stageName(t, notice.stage) });
 }
 
-/** Stages of other models have names of their own, which are shown as they are. */
-export function stageName(t, stage) {
-  return STAGES.includes(stage) ? t(`stage_${stage}`) : stage;
-}
-
 export const STAGES = Object.freeze(["vad", "asr", "thinker", "talker", "codec"]);
+
+/** A failure that no single stage can be blamed for is one of the answer as a whole. */
+export function stageName(t, stage) {
+  return t(STAGES.includes(stage) ? `stage_${stage}` : "stage_reply");
+}
 
 function controlsView() {
   const mute = byId("mute");

@@ -2,10 +2,12 @@
  * The conversation in words. Caller words firm up as they are recognised; agent words are grey until they were heard
  * and struck out when they never were. A separate hidden line tells screen readers each finished sentence once.
  */
-import { splitHeard } from "../state.js";
+import { activityOf, splitHeard } from "../state.js";
 import { byId, h, setText, show, whenChanged } from "./dom.js";
 
 const NEAR_END_PX = 60;
+/** While one of these holds, an utterance without words yet is shown as one that is coming. */
+const AWAITING_WORDS = new Set(["hearing", "interrupted", "thinking"]);
 
 function build(caption) {
   const heard = h("span", { class: "heard" });
@@ -50,8 +52,9 @@ export function captionsView() {
   });
   new ResizeObserver(follow).observe(scroller);
   return whenChanged(
-    ({ state, language }) => [state.captions, state.call.microphone, language],
+    ({ state, language }) => [state.captions, activityOf(state), state.call.microphone, language],
     ({ state, t }) => {
+      const listening = AWAITING_WORDS.has(activityOf(state));
       for (const [id, row] of rows) {
         if (state.captions.some((caption) => caption.id === id)) continue;
         row.element.remove();
@@ -62,6 +65,7 @@ export function captionsView() {
         const row = rows.get(caption.id);
         if (list.children[index] !== row.element) list.insertBefore(row.element, list.children[index] ?? null);
         fill(row, caption, t);
+        show(row.element, caption.text !== "" || (caption.speaker === "caller" && listening));
       });
       show(empty, state.captions.length === 0);
       setText(byId("captions-empty-words"), t(state.call.microphone === false ? "empty_talk_typed" : "empty_talk"));

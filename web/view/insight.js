@@ -64,9 +64,9 @@ function stagesView() {
   return whenChanged(
     ({ state, language }) => [state.failedStages, state.cleanup, language],
     ({ state, t }) => {
-      const names = [...new Set([...STAGES, ...Object.keys(state.failedStages)])];
+      const others = Object.keys(state.failedStages).filter((stage) => !STAGES.includes(stage));
       list.replaceChildren(
-        ...names.map((stage) => {
+        ...[...STAGES, ...others].map((stage) => {
           const failed = stage in state.failedStages;
           const words = `${stageName(t, stage)}: ${t(failed ? "stage_failed" : "stage_ok")}`;
           return h("li", { "data-failed": failed, "aria-label": words }, stageName(t, stage));
