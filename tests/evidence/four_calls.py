@@ -1,4 +1,4 @@
-"""Four calls at once whose turns end at least 500 ms apart: all answered, each with its own cart; V2V beside one call's."""
+"""Four calls at once whose turns end 500 ms apart: all answered, each with its own cart; V2V beside one call's."""
 
 from __future__ import annotations
 
