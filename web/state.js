@@ -339,7 +339,7 @@ function turnOf(event) {
 function cleanupOf(event) {
   return {
     turnId: event.turn_id,
-    slowestMs: Math.max(0, ...event.receipts.map((receipt) => receipt.ms)),
+    slowestMs: event.ms ?? Math.max(0, ...event.receipts.map((receipt) => receipt.ms)),
     stages: event.receipts.length,
   };
 }

@@ -42,6 +42,15 @@ function cartLine({ language }, menu, line, currency, changed) {
   );
 }
 
+/** Scrolls the list, and nothing around it, until the line is in sight. */
+function reveal(list, line) {
+  if (!line) return;
+  const below = line.getBoundingClientRect().bottom - list.getBoundingClientRect().bottom;
+  const above = list.getBoundingClientRect().top - line.getBoundingClientRect().top;
+  if (below > 0) list.scrollTop += below;
+  else if (above > 0) list.scrollTop -= above;
+}
+
 export function cartView() {
   const section = byId("cart");
   const list = byId("cart-lines");
@@ -58,6 +67,7 @@ export function cartView() {
         cartLine(context, menu, line, cart.currency, state.changedLines.includes(line.line)),
       );
       list.replaceChildren(...lines);
+      reveal(list, lines.findLast((line) => line.dataset.changed !== undefined));
       const cups = cart.lines.reduce((sum, line) => sum + line.quantity, 0);
       setText(byId("cart-count"), cups > 0 ? String(cups) : "");
       show(byId("cart-empty"), cups === 0);
