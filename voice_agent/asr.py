@@ -22,7 +22,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_agent.utterance import Utterance
-from voice_agent.whisper import SAMPLE_RATE, Recognizer, RecognizerConfig, Transcript, check_language
+from voice_agent.whisper import SAMPLE_RATE, Prompt, Recognizer, RecognizerConfig, Transcript, check_language
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -116,8 +116,11 @@ class AsrPool:
         for thread in self._threads:
             thread.start()
 
-    def open(self, language: Language | None, prompt: str) -> AsrStream:
-        """A new utterance; `prompt`: words that are likely. Raises ValueError for an unknown language."""
+    def open(self, language: Language | None, prompt: Prompt) -> AsrStream:
+        """A new utterance; `prompt`: words that are likely, or such words by language.
+
+        Raises ValueError for an unknown language.
+        """
         check_language(language)
         if self._closed:
             raise RuntimeError("expected an open pool: it was closed")
@@ -243,7 +246,7 @@ class AsrPool:
 class AsrStream:
     """One utterance. Every method is called on the loop, and none of them blocks."""
 
-    def __init__(self, pool: AsrPool, language: Language | None, prompt: str) -> None:
+    def __init__(self, pool: AsrPool, language: Language | None, prompt: Prompt) -> None:
         self._pool = pool
         config = pool.config
         self.utterance = Utterance(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from voice_agent.whisper import SAMPLE_RATE, Recognizer, Transcript
+from voice_agent.whisper import SAMPLE_RATE, Prompt, Recognizer, Transcript
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -36,7 +36,7 @@ class Utterance:
     """Audio of one utterance. `push` and `clear` are called on one thread, `transcribe` on any others."""
 
     def __init__(
-        self, language: Language | None, prompt: str, segment_min: int, segment_max: int, backlog_max: int
+        self, language: Language | None, prompt: Prompt, segment_min: int, segment_max: int, backlog_max: int
     ) -> None:
         """`segment_min`, `segment_max`: samples a segment has at least and at most; `backlog_max`: samples kept."""
         self._language = language

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,14 +24,16 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
 
-__all__ = ["SAMPLE_RATE", "Recognizer", "RecognizerConfig", "Transcript", "Verdict", "check_language"]
+__all__ = ["SAMPLE_RATE", "Prompt", "Recognizer", "RecognizerConfig", "Transcript", "Verdict", "check_language"]
 
 SAMPLE_RATE = 16_000
 _HOP = 160
 _MAX_FRAMES = 3000
 _LANGUAGES = ("zh", "en")
 
-Verdict = Literal["accepted", "quiet", "no_speech", "unlikely", "too_dense"]
+Prompt = str | Mapping[str, str]
+
+Verdict = Literal["accepted", "quiet", "no_speech", "unlikely", "too_dense", "repeated"]
 """Why a transcript has its text, or has none."""
 
 
@@ -85,6 +88,8 @@ class _Draft:
     text: str
     avg_logprob: float
     no_speech_prob: float
+    looped: bool
+    """The text was written over and over, and is given here once."""
 
 
 def check_language(language: str | None) -> None:
@@ -121,12 +126,13 @@ class Recognizer:
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
 
     def transcribe(
-        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: str, second_look: bool = True
+        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt, second_look: bool = True
     ) -> Transcript:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
-        `prompt`: words that are likely, in the script and style that the text should have. Without `second_look` a
-        text that would need one is dropped, which is quicker and right for partial results.
+        `prompt`: words that are likely, in the script and style that the text should have, or such words by
+        language. Without `second_look` a text that would need one is dropped, which is quicker and right for
+        partial results.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -139,11 +145,10 @@ class Recognizer:
             return Transcript("", language or "zh", seconds, "quiet")
         encoded = self._encode(pcm)
         spoken: Language = language or self._detect(encoded)
-        draft = self._decode(encoded, spoken, prompt, seconds)
-        draft, verdict = self._judge(
-            draft, voiced, self.config.sure_logprob if prompt else self.config.doubtful_logprob
-        )
-        if verdict != "accepted" and prompt and second_look:
+        words = prompt if isinstance(prompt, str) else prompt.get(spoken, "")
+        draft = self._decode(encoded, spoken, words, seconds)
+        verdict = self._judge(draft, voiced, prompted=bool(words))
+        if verdict != "accepted" and words and second_look:
             plain = self._decode(encoded, spoken, "", seconds)
             draft, verdict = self._compare(draft, plain, voiced)
         return Transcript(
@@ -188,31 +193,33 @@ class Recognizer:
             return_no_speech_prob=True,
             suppress_tokens=self._suppress,
         )[0]
-        text = self._tokenizer.decode(result.sequences_ids[0], skip_special_tokens=True)
-        return _Draft(_tidy(self._simplify.convert(text)), float(result.scores[0]), float(result.no_speech_prob))
+        text = _tidy(self._simplify.convert(self._tokenizer.decode(result.sequences_ids[0], skip_special_tokens=True)))
+        once = _unrolled(text)
+        return _Draft(once, float(result.scores[0]), float(result.no_speech_prob), looped=once != text)
 
-    def _judge(self, draft: _Draft, voiced: float, least_logprob: float) -> tuple[_Draft, Verdict]:
-        """Whether a draft can be believed by itself; a sentence written over and over is cut to one."""
+    def _judge(self, draft: _Draft, voiced: float, prompted: bool) -> Verdict:
+        """Whether a draft can be believed by itself. Under a prompt, likelihoods are those of its words."""
         config = self.config
-        if not _units(draft.text):
-            return draft, "no_speech"
-        if _units(draft.text) > config.units_per_second * voiced + 2:
-            draft = _Draft(_unrolled(draft.text), draft.avg_logprob, draft.no_speech_prob)
-            if _units(draft.text) > config.units_per_second * voiced + 2 or _units(draft.text) < 3:
-                return draft, "too_dense"
-        if draft.no_speech_prob > config.no_speech and draft.avg_logprob < config.sure_logprob:
-            return draft, "no_speech"
-        return draft, "accepted" if draft.avg_logprob >= least_logprob else "unlikely"
+        if self._dense(draft.text, voiced):
+            return "too_dense"
+        if draft.looped and (prompted or _units(draft.text) < 3):
+            return "repeated"
+        silent = draft.no_speech_prob > config.no_speech and (prompted or draft.avg_logprob < config.sure_logprob)
+        if silent or not _units(draft.text):
+            return "no_speech"
+        least = config.sure_logprob if prompted else config.doubtful_logprob
+        return "accepted" if draft.avg_logprob >= least else "unlikely"
+
+    def _dense(self, text: str, voiced: float) -> bool:
+        return _units(text) > self.config.units_per_second * voiced + 2
 
     def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
         """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
-        plain, verdict = self._judge(plain, voiced, self.config.doubtful_logprob)
-        if verdict != "accepted":
-            return plain, verdict
-        dense = _units(prompted.text) > self.config.units_per_second * voiced + 2
-        if not dense and _sounds_like(prompted.text, plain.text):
+        verdict = self._judge(plain, voiced, prompted=False)
+        sane = not prompted.looped and not self._dense(prompted.text, voiced)
+        if verdict == "accepted" and sane and _sounds_like(prompted.text, plain.text):
             return prompted, "accepted"
-        return plain, "accepted"
+        return plain, verdict
 
 
 def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
@@ -233,9 +240,12 @@ def _units(text: str) -> int:
 
 
 def _unrolled(text: str) -> str:
-    """Cut a text at the first piece that it writes three times or more in a row; the rest repeats it."""
-    match = re.search(r"(.+?)(?:[\s,，。.!！?？]*\1){2,}", text)
-    return text if match is None else text[: match.start()] + match.group(1)
+    """Cut a text after the first piece that it writes over and over, be it a sentence or a syllable."""
+    for loop in (r"(.{1,4}?)(?:\W*\1){4,}", r"(.{5,}?)(?:\W*\1){2,}"):
+        match = re.search(loop, text)
+        if match is not None:
+            return text[: match.start()] + match.group(1)
+    return text
 
 
 def _sounds_like(one: str, other: str) -> bool:
