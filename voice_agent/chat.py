@@ -21,7 +21,6 @@ class Chat:
         self.call: Call[Any] = agent.open_call(uuid.uuid4().hex[:8], language)
         self.conversation = Conversation()
         self.tools: list[tuple[ToolCall, Any]] = []
-        self._turns = 0
 
     @property
     def state(self) -> Any:
@@ -31,7 +30,6 @@ class Chat:
 
     async def say(self, text: str) -> str:
         """The agent's reply to `text`. Raises RuntimeError when the thinker fails."""
-        self._turns += 1
         thoughts: asyncio.Queue[Thought | BaseException] = asyncio.Queue(maxsize=0)
         loop = asyncio.get_running_loop()
 
@@ -44,7 +42,7 @@ class Chat:
             self.agent.instructions,
             self.agent.schemas(),
         )
-        rid = self._turns
+        rid = next(self.thinker.ids)
         self.conversation.add(Message("user", text))
         self.thinker.submit(rid, request, give, lambda stage, error: give(error))
         pieces: list[str] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -141,11 +140,10 @@ class Engine:
         self.thinker = ThinkerStage(model.thinker)
         self.talker = TalkerStage(model.talker, ahead_ms=ahead_ms)
         self.codec = CodecStage(model.codec)
-        self._ids = itertools.count(1)
 
     def reply(self, request: ThinkRequest, listener: ReplyListener, *, speak: bool = True, voice: str = "") -> Reply:
         """Start a reply. `speak=False`: text and tool calls alone. Call it on the event loop."""
-        reply = Reply(next(self._ids), self, listener, asyncio.get_running_loop(), speak)
+        reply = Reply(next(self.thinker.ids), self, listener, asyncio.get_running_loop(), speak)
         reply.marks.submitted = time.perf_counter()
         if speak:
             self.codec.submit(reply.rid, reply._on_pcm, reply._on_failed)

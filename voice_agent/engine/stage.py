@@ -7,6 +7,7 @@ bounded (replies by `max_waiting`, frames by the talker's run-ahead, text by the
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -74,8 +75,8 @@ R = TypeVar("R", bound=Row)
 class Stage(ABC, Generic[R]):
     """The worker. Subclasses say how a row starts, which rows can step, and what a step does.
 
-    The public methods may be called from any thread and never block; `_start`, `_pick`, `_step` and `_free` run
-    on the worker alone.
+    A request's id is drawn from one stage's `ids` and used in all of its stages. The public methods may be called
+    from any thread and never block; `_start`, `_pick`, `_step` and `_free` run on the worker alone.
     """
 
     def __init__(self, name: str, slots: int, *, max_waiting: int = 32) -> None:
@@ -83,6 +84,7 @@ class Stage(ABC, Generic[R]):
             raise ValueError(f"stage {name}: expected at least 1 slot, got {slots}")
         self.name, self.slots, self.max_waiting = name, slots, max_waiting
         self.stats = StageStats()
+        self.ids = itertools.count(1)
         self._rows: dict[int, R] = {}
         self._waiting: deque[R] = deque()
         self._free_slots = list(range(slots - 1, -1, -1))

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from voice_agent.config import Config, ConfigError, load_config
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert load_config(None) == Config()
+
+
+def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("language: en\nturn: {endpoint_ms: 700}\nserver: {max_calls: 2, host_candidates: [127.0.0.1]}\n")
+    config = load_config(path)
+    assert config.language == "en"
+    assert config.turn.endpoint_ms == 700
+    assert config.server.max_calls == 2
+    assert config.server.host_candidates == ("127.0.0.1",)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("turn: {endpoint: 500}", "turn.endpoint"),
+        ("server: {max_callz: 2}", "server.max_callz"),
+        ("vad: {onset: 0.5}", "vad.onset"),
+        ("asr: {worker: 2}", "asr.worker"),
+        ("recognizer: {model: x}", "recognizer.model"),
+        ("engine: {slots: 0}", "engine.slots"),
+        ("language: ja", "language"),
+        ("what: 1", "what"),
+        ("- a list", "Config"),
+        ("a: b: c", "YAML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert told in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nothing\.yaml"):
+        load_config(tmp_path / "nothing.yaml")
