@@ -73,9 +73,7 @@ class Tool:
         try:
             checked = self.arguments_type.model_validate(dict(arguments))
         except ValidationError as error:
-            told = "; ".join(
-                f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r}" for e in error.errors()
-            )
+            told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}, got {e['input']!r}" for e in error.errors())
             return {"ok": False, "error": "bad_arguments", "message": told}
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         positional: tuple[Any, ...] = (call,) if self.takes_call else ()
@@ -115,9 +113,7 @@ class Agent:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"expected tools with different names, got {', '.join(twice)} more than once")
-        object.__setattr__(
-            self, "_toolbox", {function.__name__: Tool.of(function) for function in self.tools}
-        )
+        object.__setattr__(self, "_toolbox", {function.__name__: Tool.of(function) for function in self.tools})
 
     @property
     def toolbox(self) -> Mapping[str, Tool]:
