@@ -1,12 +1,19 @@
 """The page in real Chromium places real WebRTC calls: to a scripted session, and to the whole agent."""
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
+import soundfile
 from playwright.sync_api import Page, expect
 
 from tests.page_mock.browser import CHROMIUM, chromium, complaints
 from tests.page_mock.scripted_server import ScriptedServer, serve_scripted
+from tests.page_mock.site import ROOT
 
 pytestmark = [
     pytest.mark.browser,
@@ -72,3 +79,56 @@ def test_server_that_stops_leaves_a_page_to_call_again(page: Page, server: Scrip
     server.stop()
     expect(page.locator("#ending")).to_contain_text("The barista ended the call")
     expect(page.locator("#start")).to_have_text("Call again")
+
+
+@pytest.fixture(scope="module")
+def agent_address() -> Iterator[str]:
+    """The whole agent, as `make serve` starts it."""
+    command = [str(Path(sys.executable).parent / "voice-agent"), "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://[\w.]+:\d+", line)
+        try:
+            assert found, f"expected a line with the address, got {line!r} (exit status {process.poll()})"
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+def microphone(recording: Path, folder: Path) -> str:
+    """A file for Chromium's fake microphone: two seconds to get through, the recording, and silence to answer in."""
+    pcm, rate = soundfile.read(recording, dtype="int16")
+    silence = np.zeros(rate, np.int16)
+    file = folder / "microphone.wav"
+    soundfile.write(file, np.concatenate([*[silence] * 2, pcm, *[silence] * 40]), rate)
+    return f"--use-file-for-fake-audio-capture={file}%noloop"
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(
+    ("language", "locale", "drink", "ice"),
+    [("zh", "zh-CN", "珍珠奶茶", "少冰"), ("en", "en-GB", "Pearl milk tea", "less ice")],
+)
+def test_a_spoken_order_reaches_the_cart_and_is_answered_aloud(
+    agent_address: str, tmp_path: Path, language: str, locale: str, drink: str, ice: str
+) -> None:
+    spoken = microphone(ROOT / f"tests/data/order_{language}.flac", tmp_path)
+    with chromium(spoken) as browser:
+        page = browser.new_context(viewport={"width": 1280, "height": 860}, locale=locale).new_page()
+        page.set_default_timeout(30_000)
+        found = complaints(page)
+        page.goto(agent_address)
+        page.click("#start")
+        page.wait_for_selector("#strip:not([hidden])")
+        page.evaluate(LISTEN)
+        line = page.locator("#cart-lines .line")
+        expect(line).to_have_count(1, timeout=30_000)
+        expect(line).to_contain_text(drink)
+        expect(line.locator("[data-chosen]")).to_have_text(ice)
+        expect(line).to_contain_text("¥18")
+        page.wait_for_function("window.loudest > 0.02")
+        expect(page.locator(".caption.agent .unheard")).to_have_text("", timeout=30_000)
+        assert page.locator(".caption.agent .heard").inner_text()
+        expect(page.locator(".waterfall .step")).to_have_count(6)
+        assert found == []

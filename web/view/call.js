@@ -106,6 +106,7 @@ function screensView(onchip) {
       show(byId("cancel"), connecting);
       show(byId("start-typing"), !connecting && (phase !== "failed" || TYPING_HELPS.has(error.code)));
       show(byId("welcome-chips"), !talked);
+      show(byId("licence"), !talked);
       chipsView(byId("chips-idle"), { t });
       chipsView(byId("chips-live"), { t, onchip });
     },
