@@ -1,0 +1,211 @@
+"""tea-omni's talker: reply tokens with the thinker's hidden states in, RVQ codes of 20 frames a second out.
+
+What a frame needs before it can be made (`ready`): the phones under it and a frame's length after it, each with
+ `RIGHT` further phones known; the phones of a token are known once the next token is there, or the text is
+finished. Given that, a frame depends on the text alone, never on how the text arrived. Durations come from the
+talker's own head, so the position in the text is known at every frame and nothing is skipped or said twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+
+from voice_agent.engine.protocols import CodecFrame, Language, TextToken
+from voice_agent.tea.talker_net import (
+    EDGE_PHONE,
+    LANGUAGES,
+    LEFT,
+    PAD,
+    RIGHT,
+    SUBFRAMES,
+    SUBFRAMES_AHEAD,
+    TalkerConfig,
+    TalkerNet,
+    placement,
+)
+
+LEAD_SECONDS = 0.03
+TRAIL_SECONDS = 0.05  # of the edge after the last phone; a pause before it is cut to the same
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.0125, 1.0
+
+
+@dataclass
+class _Row:
+    """A reply on its way. `phones` are known; the first `len(ends)` of them are encoded and have their times."""
+
+    language: int
+    pronounced: int = 0  # tokens whose phones are known
+    last_hidden: torch.Tensor | None = None  # of the latest token, whose phones are not known yet
+    phones: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)  # the token of each phone
+    finished: bool = False
+    recurrent: torch.Tensor | None = None
+    content: list[torch.Tensor] = field(default_factory=list)  # float32[window_width] of each encoded phone
+    ends: list[float] = field(default_factory=list)  # seconds
+    frame: int = 0
+
+
+class TeaTalker:
+    """The `Talker` of tea-omni. One step gives each row one frame; rows share nothing but the weights."""
+
+    def __init__(self, net: TalkerNet, slots: int) -> None:
+        self.net = net.eval().requires_grad_(False)
+        self.slots = slots
+        self.frame_rate = net.config.frame_rate
+        config = net.config
+        self._edge = config.phones.index(EDGE_PHONE)
+        self._pauses = frozenset(i for i, name in enumerate(config.phones) if name.startswith("sil/"))
+        self._rows: list[_Row | None] = [None] * slots
+        self._past = torch.zeros(slots, config.blocks, config.block_kernel - 1, config.width)
+        self._look_ahead_seconds = SUBFRAMES_AHEAD / SUBFRAMES / config.frame_rate
+
+    @staticmethod
+    def load(path: Path, slots: int) -> TeaTalker:
+        """Read weights that `save` wrote; they are kept in half precision and computed with in single."""
+        with safetensors.safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+            metadata = file.metadata() or {}
+        if "config" not in metadata:
+            raise ValueError(f"expected a talker's weights with their configuration, got {path} without it")
+        tensors = {name: tensor.float() for name, tensor in load_file(path).items()}
+        net = TalkerNet(TalkerConfig.from_json(metadata["config"]), torch.empty_like(tensors["codebooks"]))
+        net.load_state_dict(tensors)
+        return TeaTalker(net, slots)
+
+    def start(self, slot: int, language: Language, voice: str = "") -> None:
+        """A new reply. There is one voice a language; `voice` must be empty or name the language."""
+        if self._rows[slot] is not None:
+            raise ValueError(f"expected a free slot, got slot {slot}, which is in use")
+        if voice not in ("", language):
+            raise ValueError(f"expected no voice or {language!r}, got {voice!r}")
+        row = _Row(LANGUAGES.index(language))
+        row.phones.append(self._edge)
+        row.tokens.append(0)
+        self._rows[slot] = row
+
+    def push(self, slot: int, tokens: Sequence[TextToken]) -> None:
+        """More reply text. Raises ValueError for hidden states of another size or after `finish`."""
+        row = self._row(slot)
+        if row.finished:
+            raise ValueError(f"expected no text after the end, got {len(tokens)} tokens for slot {slot}")
+        if not tokens:
+            return
+        size = self.net.config.hidden_size
+        for token in tokens:
+            if token.hidden.shape != (size,):
+                raise ValueError(f"expected hidden states float32[{size}], got {tuple(token.hidden.shape)}")
+        hidden = [token.hidden for token in tokens]
+        waiting = hidden if row.last_hidden is None else [row.last_hidden, *hidden]
+        row.last_hidden = waiting[-1]
+        self._pronounce(row, waiting[:-1], waiting[1:])
+        self._encode(row)
+
+    def finish(self, slot: int) -> None:
+        """The row's text is complete."""
+        row = self._row(slot)
+        if row.finished:
+            return
+        row.finished = True
+        if row.last_hidden is not None:
+            self._pronounce(row, [row.last_hidden], [torch.zeros_like(row.last_hidden)])
+        row.phones.append(self._edge)
+        row.tokens.append(max(0, row.pronounced - 1))
+        self._encode(row)
+
+    def ready(self, slot: int) -> bool:
+        """Whether the next frame's phones are all there (or the text is finished)."""
+        row = self._row(slot)
+        if row.finished:
+            return True
+        return bool(row.ends) and row.ends[-1] > (row.frame + 1) / self.frame_rate + self._look_ahead_seconds
+
+    def step(self, slots: Sequence[int]) -> list[CodecFrame | None]:
+        """One frame for each of these rows; None once the text and a short silence after it are spoken."""
+        rows = [self._row(slot) for slot in slots]
+        speaking = [i for i, row in enumerate(rows) if not self._over(row)]
+        frames: list[CodecFrame | None] = [None] * len(slots)
+        if not speaking:
+            return frames
+        active = [rows[i] for i in speaking]
+        index = torch.tensor([slots[i] for i in speaking])
+        contents, timings, positions = [], [], []
+        for slot, row in zip(index.tolist(), active, strict=True):
+            if not self.ready(slot):
+                raise ValueError(f"expected a row that is ready, got slot {slot}, which waits for text")
+            phone, timing = placement(np.array(row.ends), [row.frame], self.frame_rate)
+            contents.append(torch.stack([row.content[i] for i in phone[0]]))
+            timings.append(torch.from_numpy(timing[0]))
+            positions.append(self._position(row))
+        with torch.inference_mode():
+            latents, past = self.net.frames.step(torch.stack(contents), torch.stack(timings), self._past[index])
+            self._past[index] = past
+            codes = self.net.codes(latents)
+        for i, row, code, position in zip(speaking, active, codes, positions, strict=True):
+            row.frame += 1
+            frames[i] = CodecFrame(code, position)
+        return frames
+
+    def free(self, slot: int) -> None:
+        """Forget the row."""
+        self._rows[slot] = None
+        self._past[slot] = 0
+
+    def _row(self, slot: int) -> _Row:
+        row = self._rows[slot]
+        if row is None:
+            raise ValueError(f"expected a started slot, got slot {slot}, which is free")
+        return row
+
+    def _over(self, row: _Row) -> bool:
+        return row.finished and row.frame / self.frame_rate >= row.ends[-1]
+
+    def _position(self, row: _Row) -> int:
+        middle = (row.frame + 0.5) / self.frame_rate
+        phone = int(np.searchsorted(np.array(row.ends), middle, side="right"))
+        return row.tokens[min(phone, len(row.ends) - 1)]
+
+    def _pronounce(self, row: _Row, here: list[torch.Tensor], following: list[torch.Tensor]) -> None:
+        """Add the phones of these tokens, each given with the one after it."""
+        if not here:
+            return
+        with torch.inference_mode():
+            spoken = self.net.pronouncer.phones(torch.stack(here), torch.stack(following))
+        for phones in spoken:
+            row.phones.extend(phones)
+            row.tokens.extend([row.pronounced] * len(phones))
+            row.pronounced += 1
+
+    def _encode(self, row: _Row) -> None:
+        """Features and times for the phones that have all of their context now."""
+        first = len(row.ends)
+        stop = len(row.phones) if row.finished else len(row.phones) - RIGHT
+        if stop <= first:
+            return
+        padded = [PAD] * LEFT + row.phones + [PAD] * RIGHT
+        window = torch.tensor([padded[first : stop + LEFT + RIGHT]])
+        with torch.inference_mode():
+            content, log_seconds, row.recurrent = self.net.encoder(window, torch.tensor([row.language]), row.recurrent)
+        row.content.extend(content[0])
+        for index, seconds in zip(range(first, stop), log_seconds[0].exp().tolist(), strict=True):
+            begin = row.ends[-1] if row.ends else 0.0
+            row.ends.append(begin + self._seconds(row, index, seconds))
+
+    def _seconds(self, row: _Row, index: int, predicted: float) -> float:
+        last = len(row.phones) - 1
+        if index == 0:
+            return LEAD_SECONDS
+        if row.finished and (index == last or (index == last - 1 and row.phones[index] in self._pauses)):
+            return TRAIL_SECONDS
+        return min(max(predicted, SHORTEST_SECONDS), LONGEST_SECONDS)
+
+
+def save(net: TalkerNet, path: Path) -> None:
+    """Write the weights in half precision, with the configuration beside them."""
+    tensors = {name: tensor.half().contiguous() for name, tensor in net.state_dict().items()}
+    save_file(tensors, path, metadata={"config": net.config.to_json()})
