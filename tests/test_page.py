@@ -307,6 +307,20 @@ def test_full_server_and_denied_microphone_by_the_real_call(context: BrowserCont
     expect(page.locator("#ending")).to_contain_text("No microphone at this address")
 
 
+def test_connection_that_never_comes_about_is_told(context: BrowserContext, address: str) -> None:
+    page = context.new_page()
+    page.route("**/v1/realtime/calls", lambda route: route.fulfill(status=201, body="v=0"))
+    page.add_init_script(
+        """RTCPeerConnection.prototype.setRemoteDescription = async function () {
+             Object.defineProperty(this, "connectionState", {value: "failed"});
+             this.dispatchEvent(new Event("connectionstatechange"));
+           };"""
+    )
+    page.goto(address)
+    page.click("#start")
+    expect(page.locator("#ending")).to_contain_text("No path for the sound")
+
+
 def test_everything_has_a_name_and_a_place_in_the_focus_order(context: BrowserContext, address: str) -> None:
     page = open_mock(context, address)
     start_call(page)

@@ -81,6 +81,21 @@ def test_server_that_stops_leaves_a_page_to_call_again(page: Page, server: Scrip
     expect(page.locator("#start")).to_have_text("Call again")
 
 
+def test_blocked_sound_is_released_by_a_press(page: Page, server: ScriptedServer) -> None:
+    page.add_init_script(
+        """const play = HTMLMediaElement.prototype.play;
+           HTMLMediaElement.prototype.play = async function () {
+             HTMLMediaElement.prototype.play = play;
+             throw new DOMException("a gesture is needed", "NotAllowedError");
+           };"""
+    )
+    page.goto(server.address)
+    page.click("#start")
+    expect(page.locator("#hear")).to_be_visible()
+    page.click("#hear")
+    expect(page.locator("#hear")).to_be_hidden()
+
+
 @pytest.fixture(scope="module")
 def agent_address() -> Iterator[str]:
     """The whole agent, as `make serve` starts it."""
