@@ -26,17 +26,21 @@ class Concealer:
 
     def __init__(self) -> None:
         self._last = np.zeros(opus.FRAME, dtype=np.float32)
+        self._filled = 0  # samples since the last real one
 
     def heard(self, pcm: npt.NDArray[np.float32]) -> None:
         """Real audio: float32[T] @ 48 kHz."""
-        self._last = np.concatenate((self._last, pcm))[-opus.FRAME :]
+        self._last = pcm[-opus.FRAME :] if len(pcm) >= opus.FRAME else np.concatenate((self._last, pcm))[-opus.FRAME :]
+        self._filled = 0
 
     def fill(self, samples: int) -> npt.NDArray[np.float32]:
         """float32[samples] @ 48 kHz to stand in for what is missing."""
         out = np.zeros(samples, dtype=np.float32)
-        part = self._last[::-1][:samples] * np.linspace(1, 0, opus.FRAME, dtype=np.float32)[:samples]
-        out[: len(part)] = part
-        self.heard(out)
+        if self._filled < opus.FRAME:
+            fade = self._last[::-1] * np.linspace(1, 0, opus.FRAME, dtype=np.float32)
+            part = fade[self._filled : self._filled + samples]
+            out[: len(part)] = part
+        self._filled += samples
         return out
 
 

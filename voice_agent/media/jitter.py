@@ -18,6 +18,7 @@ CLOCK_RATE = 48_000
 """RTP clock of Opus in Hz (RFC 7587, section 4.1), whatever the rate of the audio."""
 
 _SAMPLES_PER_MS = CLOCK_RATE // 1000
+_ROUNDING_MS = 1e-6  # so that a pull exactly when it is due finds it due
 
 
 @dataclass(frozen=True)
@@ -166,10 +167,15 @@ class JitterBuffer:
                 if self._gap_since_ms is None:
                     self._gap_since_ms = min(held.arrived_ms for held in self._held.values())
                 full = len(self._held) >= self.config.capacity_packets
-                if not full and now_ms - self._gap_since_ms < self._gap_ms:
+                if not full and now_ms - self._gap_since_ms < self._gap_ms - _ROUNDING_MS:
                     return out
                 self._give_up(range(self._next_sequence, first))
-                self._fill(out, self._held[first].timestamp - self._next_timestamp, lost=True)
+                missing = self._held[first].timestamp - self._next_timestamp
+                # A flood leaves gaps of its own, where packets were refused: they are not filled on top.
+                missing = min(missing, int(self._credit_ms) * _SAMPLES_PER_MS)
+                self._credit_ms -= max(missing, 0) / _SAMPLES_PER_MS
+                self._fill(out, missing, lost=True)
+                self._next_timestamp = max(self._next_timestamp, self._held[first].timestamp)
                 self._next_sequence = first
                 continue
             del self._held[self._next_sequence]
@@ -180,9 +186,9 @@ class JitterBuffer:
             self._next_timestamp = packet.timestamp + packet.samples
             self._filled_until_ms = now_ms
         starve_ms = self._starve_ms()
-        if now_ms - self._last_arrival_ms >= starve_ms - 1e-6:
+        if now_ms - self._last_arrival_ms >= starve_ms - _ROUNDING_MS:
             # One frame behind the clock, so that a packet on time never finds its place filled.
-            frames = max(int((now_ms - self._filled_until_ms + 1e-6) // 20) - 1, 0)
+            frames = max(int((now_ms - self._filled_until_ms + _ROUNDING_MS) // 20) - 1, 0)
             self._filled_until_ms += frames * 20
             self._fill(out, frames * 20 * _SAMPLES_PER_MS, lost=False)
         return out
