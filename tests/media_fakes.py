@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from aiortc import RTCConfiguration, RTCPeerConnection
 
+from voice_agent.client import CallClient
+from voice_agent.media.aiortc_patches import host_addresses
 from voice_agent.media.speaker import FRAME, RATE, Speaker
 from voice_agent.server import Server, ServerConfig, create_app
 
@@ -113,10 +116,35 @@ async def running_server(page_dir: Path | None = None, **settings: Any) -> Async
     server = Server(app, config)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run_until_stopped())
-        while not server.started:
-            await asyncio.sleep(0.01)
+        await server.listening.wait()
         try:
             yield Running(server, f"http://127.0.0.1:{config.port}", sessions)
         finally:
             if not running.done():
                 server.stop()
+
+
+def vanish(call: CallClient) -> None:
+    """What a killed client does: its sockets are gone, and it says nothing."""
+    for transport in call._pc._RTCPeerConnection__iceTransports:  # type: ignore[attr-defined]
+        for protocol in transport._connection._protocols:
+            protocol.transport.abort()
+
+
+async def eventually(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Wait until the condition holds. Fails the test when it does not in time."""
+    async with asyncio.timeout(within_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def offer() -> str:
+    """An offer as a client would send it, from a connection that is closed again and will never answer."""
+    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    pc.addTransceiver("audio", direction="sendrecv")
+    pc.createDataChannel("oai-events")
+    with host_addresses(("127.0.0.1",)):
+        await pc.setLocalDescription(await pc.createOffer())
+    sdp = pc.localDescription.sdp
+    await pc.close()
+    return str(sdp)

@@ -156,8 +156,9 @@ class CallClient:
     """A call to a voice agent's server, as an async context manager.
 
     `received` and `sent` hold the call's audio, 20 ms a piece, with the time at which each piece arrived by RTP (no
-    playout buffer lies before it) or left. Entering raises CallRefused, or TimeoutError when no connection comes up
-    within `connect_s`.
+    playout buffer lies before it) or left. `session` is a configuration that goes with the offer; `hosts` are the
+    addresses that ICE offers, by default loopback for a server on this machine, else all others. Entering raises
+    CallRefused, or TimeoutError when no connection comes up within `connect_s`.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class CallClient:
         connect_s: float = 10.0,
         max_events: int = 10_000,
         hosts: tuple[str, ...] | None = None,
+        session: dict[str, Any] | None = None,
     ) -> None:
         self.call_id = ""
         self.received: list[Piece] = []
@@ -177,6 +179,7 @@ class CallClient:
         self.connected_s = 0.0
         self._url = urljoin(url, "/v1/realtime/calls")
         self._headers = headers or {}
+        self._session = session
         self._connect_s = connect_s
         loopback = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
         self._hosts = hosts if hosts is not None else (("127.0.0.1",) if loopback else ())
@@ -309,9 +312,14 @@ class CallClient:
         self._channel.on("close", self._over)
         with aiortc_patches.host_addresses(self._hosts):
             await self._pc.setLocalDescription(await self._pc.createOffer())
-        headers = self._headers | {"Content-Type": "application/sdp"}
+        offer = self._pc.localDescription.sdp
         async with self._http(self._connect_s) as http:
-            response = await http.post(self._url, content=self._pc.localDescription.sdp, headers=headers)
+            if self._session is None:
+                headers = self._headers | {"Content-Type": "application/sdp"}
+                response = await http.post(self._url, content=offer, headers=headers)
+            else:
+                form = {"sdp": (None, offer), "session": (None, json.dumps(self._session))}
+                response = await http.post(self._url, files=form, headers=self._headers)
         if response.status_code != 201:
             raise CallRefused(response.status_code, _message(response))
         self.answer_s = time.monotonic() - began

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import json
 import logging
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,13 +21,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import FormData
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message
 
 from voice_agent.media import aiortc_patches
 from voice_agent.media.calls import Busy, Calls, Stopping
+from voice_agent.media.guard import Guard, UnreadRefusal, error_response
 from voice_agent.media.lag import LoopLag
 from voice_agent.media.offer import OfferError
 from voice_agent.media.peer import MakeSession, PeerConfig
+from voice_agent.media.slow_clients import ImpatientProtocol
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +71,13 @@ class ServerConfig:
 
 
 class Refusal(Exception):
-    """An HTTP answer that says no: a status and a sentence for the caller."""
+    """An HTTP answer that says no: a status and a sentence for the caller. `unread`: the body was not read."""
 
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None, unread: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
+        self.unread = unread
 
 
 def create_app(
@@ -161,72 +163,8 @@ def create_app(
 
     if page_dir is not None:
         app.mount("/", StaticFiles(directory=page_dir, html=True), name="page")
-    app.add_middleware(Guard, config=config)
+    app.add_middleware(Guard, api_key=config.api_key, allowed_origins=config.allowed_origins)
     return app
-
-
-class Guard:
-    """Who may ask: pages by their origin, callers by their key. In front of every route, whatever its kind."""
-
-    def __init__(self, app: ASGIApp, config: ServerConfig) -> None:
-        self._app = app
-        self._config = config
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        origin = request.headers.get("origin")
-        allowed = origin is not None and self._allows(origin, request)
-        if origin is not None and not allowed and request.url.path.startswith("/v1/"):
-            # Without a header for the origin: the page's script learns nothing.
-            text = f"pages of the origin {origin[:100]} may not call this server; allow it with allowed_origins"
-            await _error(403, text)(scope, receive, send)
-            return
-        cross: dict[str, str] = {}
-        if origin is not None and allowed:
-            cross = {
-                "Access-Control-Allow-Origin": origin,
-                "Access-Control-Expose-Headers": "Location, Retry-After",
-                "Vary": "Origin",
-            }
-        if request.method == "OPTIONS":
-            preflight = {
-                "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
-                "Access-Control-Allow-Headers": "Authorization, Content-Type, X-OpenAI-Agents-SDK",
-                "Access-Control-Max-Age": "600",
-            }
-            await Response(status_code=204, headers=cross | (preflight if allowed else {}))(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                extra = [(key.lower().encode(), value.encode()) for key, value in cross.items()]
-                message["headers"] = [*message["headers"], *extra]
-            await send(message)
-
-        if request.url.path.startswith("/v1/") and not self._has_key(request):
-            response = _error(401, "expected 'Authorization: Bearer <key>' with a valid key")
-            response.headers["WWW-Authenticate"] = "Bearer"
-            await response(scope, receive, send_with_headers)
-            return
-        await self._app(scope, receive, send_with_headers)
-
-    def _allows(self, origin: str, request: Request) -> bool:
-        if origin in self._config.allowed_origins:
-            return True
-        # The server's own page, but not under a foreign name that was made to point at this machine.
-        return origin == f"{request.url.scheme}://{request.headers.get('host', '')}" and _is_address(
-            request.url.hostname
-        )
-
-    def _has_key(self, request: Request) -> bool:
-        key = self._config.api_key
-        if key is None:
-            return True
-        given = request.headers.get("authorization", "")
-        return hmac.compare_digest(given.encode(), f"Bearer {key}".encode())
 
 
 def _descriptors() -> int | None:
@@ -234,21 +172,13 @@ def _descriptors() -> int | None:
     return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
 
 
-def _is_address(hostname: str | None) -> bool:
-    if hostname == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(hostname or "")
-    except ValueError:
-        return False
-    return True
-
-
 async def _read_offer(request: Request, config: ServerConfig) -> tuple[str, dict[str, Any] | None]:
     """The SDP and, of a multipart form, the session configuration."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind not in ("application/sdp", "multipart/form-data"):
-        raise Refusal(415, f"expected application/sdp or multipart/form-data, got {kind[:60] or 'no content type'}")
+        raise Refusal(
+            415, f"expected application/sdp or multipart/form-data, got {kind[:60] or 'no content type'}", unread=True
+        )
     body = await _read_body(request, config)
     if kind == "application/sdp":
         return _text(body, "the body"), None
@@ -281,7 +211,7 @@ async def _read_body(request: Request, config: ServerConfig) -> bytes:
     limit = config.max_offer_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
-        raise Refusal(413, f"expected a body of at most {limit} bytes, got {declared}", {"Connection": "close"})
+        raise Refusal(413, f"expected a body of at most {limit} bytes, got {declared}", unread=True)
     body = bytearray()
     try:
         async with asyncio.timeout(config.body_s):
@@ -289,10 +219,10 @@ async def _read_body(request: Request, config: ServerConfig) -> bytes:
                 body += chunk
                 if len(body) > limit:
                     text = f"expected a body of at most {limit} bytes, got more"
-                    raise Refusal(413, text, {"Connection": "close"})
+                    raise Refusal(413, text, unread=True)
     except TimeoutError:
         text = f"expected the whole body within {config.body_s:.0f} s, got {len(body)} bytes"
-        raise Refusal(408, text, {"Connection": "close"}) from None
+        raise Refusal(408, text, unread=True) from None
     return bytes(body)
 
 
@@ -310,23 +240,22 @@ def _text(data: bytes, what: str) -> str:
         raise Refusal(400, f"expected UTF-8 text in {what}, got other bytes") from None
 
 
-def _error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return JSONResponse({"error": {"type": kind, "message": message}}, status_code=status, headers=headers)
-
-
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return _error(error.status, str(error), error.headers)
+    kind = UnreadRefusal if error.unread else error_response
+    return kind(error.status, str(error), error.headers)
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
-    return _error(status, f"no such route: {request.method} {request.url.path[:100]}")
+    return error_response(status, f"no such route: {request.method} {request.url.path[:100]}")
 
 
 class Server(uvicorn.Server):
-    """uvicorn that ends calls politely on SIGTERM or SIGINT and exits with 0; a second signal ends it at once."""
+    """uvicorn that ends calls politely on SIGTERM or SIGINT and exits with 0; a second signal ends it at once.
+
+    `listening` is set when it accepts connections.
+    """
 
     def __init__(self, app: FastAPI, config: ServerConfig) -> None:
         super().__init__(
@@ -336,16 +265,21 @@ class Server(uvicorn.Server):
                 port=config.port,
                 log_level="warning",
                 access_log=False,
-                http="h11",
+                http=ImpatientProtocol,
                 ws="none",
                 h11_max_incomplete_event_size=16_384,
                 timeout_keep_alive=10,
                 timeout_graceful_shutdown=2,
             )
         )
+        self.listening = asyncio.Event()
         self._app = app
         self._settings = config
         self._stop = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Signal handler. New offers get 503 from here on."""

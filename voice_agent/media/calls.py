@@ -91,10 +91,10 @@ class Calls:
         return call is not None
 
     def stop(self, reason: str) -> None:
-        """Take no more calls, and ask all of them to end."""
+        """Take no more calls, and ask all of them to end; their clients are told that the server stops."""
         self.stopping = True
         for call in list(self._calls.values()):
-            call.end(reason)
+            call.end(reason, notice="the server is stopping; call again in a moment")
 
     async def idle(self) -> None:
         """Wait until no call is left."""

@@ -128,6 +128,7 @@ class Call:
     def __init__(self, call_id: str, config: PeerConfig, make_session: MakeSession) -> None:
         self.id = call_id
         self.reason = ""
+        self._notice = ""
         self._config = config
         self._make_session = make_session
         self._ended = asyncio.Event()
@@ -167,11 +168,13 @@ class Call:
             self._outbox.close()
         return str(self._pc.localDescription.sdp)
 
-    def end(self, reason: str) -> None:
-        """Ask the call to end; `run` returns soon after. The first reason counts."""
+    def end(self, reason: str, notice: str = "") -> None:
+        """Ask the call to end; `run` returns soon after. The first reason counts. `notice`: what the client is told."""
         if not self._ended.is_set():
             self.reason = reason
+            self._notice = notice
             self._ended.set()
+            self._connected.set()
 
     async def run(self) -> None:
         """Carry the call: wait for the connection, run the session, and free everything. Returns when it is over."""
@@ -222,6 +225,8 @@ class Call:
             if not running.done():
                 log.error("call %s: the session did not close within %.0f s", self.id, self._config.close_s)
                 running.cancel()
+        if self._notice:
+            self._outbox.send(error_event("server_error", "call_ended", self._notice))
         try:
             async with asyncio.timeout(0.5):
                 await self._outbox.drain()
@@ -258,7 +263,6 @@ class Call:
             self._connected.set()
         elif state in ("failed", "closed"):
             self.end(f"connection {state}")
-            self._connected.set()
 
     def _on_packet(self, packet: Any) -> None:
         if self._incoming is not None:
