@@ -1,0 +1,325 @@
+# ruff: noqa: E501
+"""Whole dialogues, turn by turn, as the thinker will meet them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pypinyin.phrases_dict import phrases_dict
+
+from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
+from voice_agent.tea.grammar import RUN, SAY, call_tokens
+from voice_agent.tea.template import prompt_tokens, read, result_tokens
+from voice_agent.tea.tokenizer import Vocabulary
+
+from . import en, noise, zh
+from .replies import compose
+from .scenarios import Plan, Scene, plan_turn
+from .simulate import Shop
+
+WORDS = {"zh": zh, "en": en}
+END = "<end>"
+_PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
+CHATTER_EN: list[str] = [
+    "the",
+    "of",
+    "and",
+    "that",
+    "have",
+    "it",
+    "for",
+    "not",
+    "on",
+    "he",
+    "as",
+    "you",
+    "do",
+    "at",
+    "this",
+    "but",
+    "his",
+    "by",
+    "from",
+    "they",
+    "we",
+    "say",
+    "her",
+    "she",
+    "or",
+    "an",
+    "will",
+    "my",
+    "all",
+    "would",
+    "there",
+    "their",
+    "what",
+    "so",
+    "up",
+    "out",
+    "if",
+    "about",
+    "who",
+    "get",
+    "which",
+    "go",
+    "me",
+    "when",
+    "can",
+    "like",
+    "time",
+    "no",
+    "just",
+    "him",
+    "know",
+    "take",
+    "people",
+    "into",
+    "year",
+    "your",
+    "good",
+    "some",
+    "could",
+    "them",
+    "see",
+    "other",
+    "than",
+    "then",
+    "now",
+    "look",
+    "only",
+    "come",
+    "its",
+    "over",
+    "think",
+    "also",
+    "back",
+    "after",
+    "use",
+    "how",
+    "our",
+    "work",
+    "first",
+    "well",
+    "way",
+    "even",
+    "new",
+    "want",
+    "because",
+    "any",
+    "these",
+    "give",
+    "day",
+    "most",
+    "us",
+    "house",
+    "school",
+    "door",
+    "street",
+    "river",
+    "paper",
+    "music",
+    "letter",
+    "mother",
+    "father",
+    "doctor",
+    "garden",
+    "window",
+    "winter",
+    "summer",
+    "city",
+    "train",
+    "money",
+    "story",
+    "question",
+    "problem",
+    "number",
+    "company",
+    "government",
+    "children",
+    "world",
+    "life",
+    "hand",
+    "part",
+    "place",
+    "case",
+    "week",
+    "point",
+    "student",
+    "group",
+    "country",
+    "night",
+    "book",
+    "eye",
+    "job",
+    "word",
+    "business",
+    "issue",
+    "side",
+    "kind",
+    "head",
+    "home",
+    "service",
+    "friend",
+    "power",
+    "hour",
+    "game",
+    "line",
+    "end",
+    "member",
+    "law",
+    "car",
+    "name",
+    "president",
+    "team",
+    "minute",
+    "idea",
+    "kid",
+    "body",
+    "information",
+    "nothing",
+    "ago",
+    "right",
+    "lead",
+    "social",
+    "whether",
+    "watch",
+    "together",
+    "follow",
+    "around",
+    "parent",
+    "stop",
+    "face",
+    "anything",
+    "create",
+    "public",
+    "already",
+    "speak",
+    "others",
+    "read",
+    "level",
+    "allow",
+    "add",
+    "office",
+    "spend",
+    "health",
+    "person",
+    "art",
+    "sure",
+    "war",
+    "history",
+    "party",
+    "within",
+    "grow",
+    "result",
+    "morning",
+    "walk",
+    "reason",
+    "low",
+    "win",
+    "research",
+    "girl",
+    "guy",
+    "moment",
+    "air",
+    "teacher",
+    "force",
+    "offer",
+    "enough",
+    "education",
+    "across",
+    "second",
+    "support",
+    "free",
+    "feel",
+    "until",
+    "large",
+    "age",
+    "policy",
+    "process",
+    "food",
+    "bank",
+    "community",
+    "movie",
+    "car",
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One turn in tokens: the prompt; the calls with `<run>`, or `<say>`; the results with `<say>`; the reply with `<end>`."""
+
+    language: Language
+    prompt: list[str]
+    calls: list[str]
+    results: list[str]
+    reply: list[str]
+    text: str
+
+
+def chatter(rng: random.Random, language: Language) -> str:
+    """Words that have nothing to do with ordering, or with each other."""
+    if language == "zh":
+        return "".join(rng.choice(_PHRASES) for _ in range(rng.randint(1, 4)))
+    return " ".join(rng.choice(CHATTER_EN) for _ in range(rng.randint(3, 10)))
+
+
+def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> Iterator[Sample]:
+    """Up to six turns of one call."""
+    scene = Scene(rng, WORDS[language], Shop(rng))
+    messages: list[Message] = []
+    for turn in range(rng.choice([1, 2, 2, 3, 3, 4, 5, 6])):
+        if turn and len(scene.lines) > 6:
+            return
+        if rng.random() < 0.012:
+            plan = Plan(chatter(rng, language), reply=rng.choice(["chat", "chat", "unclear"][:2]))
+        elif rng.random() < 0.006:
+            plan = Plan(
+                rng.choice(["", "嗯", "。", "呃呃"] if language == "zh" else ["", "uh", ".", "mm"]), reply="unclear"
+            )
+        else:
+            plan = plan_turn(scene)
+        said = getattr(noise, language)(rng, plan.said)
+        messages.append(Message("user", said))
+        prompt = prompt_tokens(read(ThinkRequest(tuple(messages), language)), vocabulary)
+        calls = tuple(ToolCall(f"{turn}.{i}", name, args) for i, (name, args) in enumerate(plan.calls))
+        results: list[tuple[ToolCall, dict[str, Any]]] = [(c, scene.shop.run(c.name, dict(c.arguments))) for c in calls]
+        if any(r["cart"]["total"] > 9999 for _, r in results):
+            return
+        reply = compose(scene, plan, [((c.name, dict(c.arguments)), r) for c, r in results])
+        written = [token for c in calls for token in call_tokens(c.name, c.arguments)] + [RUN if calls else SAY]
+        after = result_tokens(results, vocabulary.menu) if calls else []
+        yield Sample(language, prompt, written, after, [*vocabulary.text_tokens(reply, 200), END], reply)
+        _advance(scene, plan, results)
+        heard = reply if rng.random() < 0.9 else reply[: rng.randint(0, len(reply))]
+        messages.append(Message("assistant", tool_calls=calls))
+        messages += [Message("tool", call_id=c.call_id, result=r) for c, r in results]
+        messages.append(Message("assistant", heard))
+
+
+def _advance(scene: Scene, plan: Plan, results: list[tuple[ToolCall, dict[str, Any]]]) -> None:
+    pending = plan.pending
+    for call, result in results:
+        if result["error"] == "sold_out" and len(results) == 1:
+            arguments = dict(call.arguments)
+            pending = ("sold", arguments) if call.name == "add" and result["item"] == arguments["drink"] else None
+            if call.name == "replace" and plan.pending and plan.pending[0] == "resold":
+                pending = plan.pending
+        if pending is not None and pending[0] == "resold" and not result["error"]:
+            pending = None
+        if not result["error"] and call.name in ("add", "change", "replace"):
+            scene.touched = frozenset(result["changed"])
+        elif not result["error"] and call.name in ("remove", "clear", "place"):
+            scene.touched = frozenset(result["changed"]) if call.name == "none" else frozenset()
+        if call.name == "place" and not result["error"]:
+            scene.order_number = result["order_number"]
+        elif not result["error"] and scene.lines:
+            scene.order_number = None
+    if pending and pending[0] == "that" and results and results[0][1].get("item", {}).get("sold_out"):
+        pending = None
+    if pending and pending[0] == "quantity" and results and results[0][1]["error"] != "quantity_unclear":
+        pending = None
+    scene.pending = pending

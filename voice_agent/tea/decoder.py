@@ -1,0 +1,100 @@
+"""The thinker's network: a small pre-norm decoder with rotary positions.
+
+Rotary embedding: Su et al., "RoFormer" (2021). RMSNorm: Zhang and Sennrich (2019). Squared ReLU: So et al.,
+"Primer" (2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """`outputs` of the `vocabulary` tokens can be written; `tapped` layers lie below the hidden state given out."""
+
+    vocabulary: int
+    outputs: int
+    width: int = 192
+    layers: int = 5
+    heads: int = 3
+    inner: int = 768
+    tapped: int = 2
+    rotary_base: float = 10_000.0
+
+    @property
+    def head_dim(self) -> int:
+        return self.width // self.heads
+
+
+def rotations(positions: Tensor, config: DecoderConfig) -> tuple[Tensor, Tensor]:
+    """Cosine and sine for int64 positions: float32[..., head_dim] each."""
+    half = config.head_dim // 2
+    rates = config.rotary_base ** (-torch.arange(half, device=positions.device) / half)
+    angles = positions.unsqueeze(-1) * rates
+    angles = torch.cat([angles, angles], -1)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Rotate the halves of x: float[..., head_dim]."""
+    half = x.shape[-1] // 2
+    turned = torch.cat([-x[..., half:], x[..., :half]], -1)
+    return x * cosine + turned * sine
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer, each on the normed residual stream."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.heads, self.head_dim = config.heads, config.head_dim
+        self.norm_attention = nn.RMSNorm(config.width)
+        self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+        self.norm_inner = nn.RMSNorm(config.width)
+        self.up = nn.Linear(config.width, config.inner, bias=False)
+        self.down = nn.Linear(config.inner, config.width, bias=False)
+
+    def project(self, x: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x: float[B, T, width], each [B, heads, T, head_dim], positions applied."""
+        batch, length, _ = x.shape
+        qkv = self.qkv(self.norm_attention(x)).view(batch, length, 3, self.heads, self.head_dim)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        return rotate(query, cosine, sine), rotate(key, cosine, sine), value
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Residual stream x: float[..., width] after attention gave `attended` (heads joined) and the inner layer."""
+        x = x + self.out(attended)
+        inner: Tensor = self.down(F.relu(self.up(self.norm_inner(x))).square())
+        return x + inner
+
+
+class Decoder(nn.Module):
+    """Token ids to logits over the tokens that can be written."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.width)
+        self.head = nn.Linear(config.width, config.outputs, bias=False)
+
+    def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """The whole of int64[B, T] at once: logits float[B, T, outputs] and hidden states float[B, T, width]."""
+        x = self.embedding(ids)
+        cosine, sine = rotations(torch.arange(ids.shape[1], device=ids.device), self.config)
+        hidden = x
+        for index, block in enumerate(self.blocks):
+            assert isinstance(block, Block)
+            query, key, value = block.project(x, cosine, sine)
+            attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = block.finish(x, attended.transpose(1, 2).flatten(2))
+            if index + 1 == self.config.tapped:
+                hidden = x
+        return self.head(self.norm(x)), hidden
