@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import numpy.typing as npt
 from aiortc import RTCConfiguration, RTCPeerConnection
@@ -148,3 +152,34 @@ async def offer() -> str:
     sdp = pc.localDescription.sdp
     await pc.close()
     return str(sdp)
+
+
+def footprint() -> tuple[int, int, int]:
+    """Tasks, file descriptors and threads of this process."""
+    gc.collect()
+    return len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+ENDINGS = ("hang up", "close the tab", "killed while listening", "killed in a reply", "never connects", "refused offer")
+"""The ways in which a caller ends a call, or fails to begin one."""
+
+
+async def end_one_call(url: str, ending: str, say: dict[str, Any] | None = None) -> None:
+    """Place a call and end it in one of `ENDINGS`. `say`: the event that makes the agent speak."""
+    if ending in ("never connects", "refused offer"):
+        sdp = await offer()
+        if ending == "refused offer":
+            sdp = sdp.replace("opus/48000/2", "speex/16000")
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as client:
+            await client.post(f"{url}/v1/realtime/calls", content=sdp, headers={"Content-Type": "application/sdp"})
+        return
+    async with CallClient(url, connect_s=30) as call:
+        await call.wait_for("session.created")
+        if ending != "killed while listening":
+            call.send(say or {"type": "response.create", "seconds": 3.0})
+        await asyncio.sleep(0.2)
+        if ending == "close the tab":
+            await call._pc.close()
+        elif ending.startswith("killed"):
+            vanish(call)
+            call._location = ""  # a killed client sends no request either
