@@ -92,3 +92,9 @@ def test_tools_without_types_or_with_one_name_are_refused() -> None:
         Agent("x", [untyped])
     with pytest.raises(ValueError, match="sell more than once"):
         Agent("x", [sell, sell])
+
+
+def test_a_tool_that_the_agent_does_not_have_is_told_to_the_model(agent: Agent) -> None:
+    result = asyncio.run(agent.run_tool(agent.open_call("a", "zh"), "buy", {}))
+    assert result["error"] == "no_such_tool"
+    assert "sell, wait, explode" in result["message"]

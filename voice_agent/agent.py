@@ -128,6 +128,13 @@ class Agent:
             for name, tool in self.toolbox.items()
         }
 
+    async def run_tool(self, call: Call[Any], name: str, arguments: Mapping[str, Any]) -> Any:
+        """The JSON result of one tool call; a name that the agent does not have is told to the model."""
+        tool = self.toolbox.get(name)
+        if tool is None:
+            return {"ok": False, "error": "no_such_tool", "message": f"expected one of {', '.join(self.toolbox)}"}
+        return await tool.run(call, arguments)
+
     def open_call(self, call_id: str, language: Language) -> Call[Any]:
         """The context of a new call, with a state of its own."""
         return Call(call_id, language, self.state())

@@ -63,6 +63,6 @@ class Chat:
         return reply
 
     async def _run(self, calls: Sequence[ToolCall]) -> list[tuple[ToolCall, Any]]:
-        results = [(call, await self.agent.toolbox[call.name].run(self.call, call.arguments)) for call in calls]
+        results = [(call, await self.agent.run_tool(self.call, call.name, call.arguments)) for call in calls]
         self.tools += results
         return results

@@ -114,7 +114,7 @@ class Turn:
         session, results = self.session, []
         async with session.tools_done:
             for call in calls:
-                result = await session.runtime.agent.toolbox[call.name].run(session.call, call.arguments)
+                result = await session.runtime.agent.run_tool(session.call, call.name, call.arguments)
                 results.append((call, result))
                 told = {"turn_id": self.id, "name": call.name, "arguments": dict(call.arguments), "result": result}
                 session.send({"type": "agent.tool.called", **told})

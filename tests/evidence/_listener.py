@@ -29,7 +29,7 @@ class Listener:
         self._running = asyncio.ensure_future(self._run(tuple(calls)))
 
     async def _run(self, calls: Sequence[ToolCall]) -> None:
-        results = [(call, await self.agent.toolbox[call.name].run(self.call, call.arguments)) for call in calls]
+        results = [(call, await self.agent.run_tool(self.call, call.name, call.arguments)) for call in calls]
         assert self.reply is not None
         self.reply.resume(results)
 
