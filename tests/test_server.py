@@ -193,7 +193,8 @@ async def test_the_page_the_agent_and_the_figures_are_served(tmp_path: Path) -> 
         assert (await client.get("/v1/agent")).json() == {"name": "fake"}
         assert (await client.get("/healthz")).json() == {"status": "ok"}
         stats = (await client.get("/v1/calls/stats")).json()
-        assert stats["calls"] == {"active": 0, "limit": 4, "ended": {}}
+        assert stats["calls"] == {"active": 0, "limit": 4, "ended": {}, "each": []}
+        assert stats["process"]["descriptors"] > stats["process"]["sockets"] > 0
         assert set(stats["loop_lag"]) == {"p50_ms", "p99_ms", "max_ms"}
 
 

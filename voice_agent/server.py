@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,7 +25,7 @@ from starlette.types import Message
 from voice_agent.media import aiortc_patches
 from voice_agent.media.calls import Busy, Calls, Stopping
 from voice_agent.media.guard import Guard, UnreadRefusal, error_response
-from voice_agent.media.lag import LoopLag
+from voice_agent.media.lag import LoopLag, process_figures
 from voice_agent.media.offer import OfferError
 from voice_agent.media.peer import MakeSession, PeerConfig
 from voice_agent.media.slow_clients import ImpatientProtocol
@@ -153,10 +152,9 @@ def create_app(
         calls: Calls = app.state.calls
         return JSONResponse(
             {
-                "calls": {"active": calls.active, "limit": calls.limit, "ended": dict(calls.ended)},
+                "calls": calls.view(),
                 "loop_lag": app.state.lag.percentiles(),
-                "tasks": len(asyncio.all_tasks()),
-                "descriptors": _descriptors(),
+                "process": await process_figures(),
                 **(stats() if stats is not None else {}),
             }
         )
@@ -165,11 +163,6 @@ def create_app(
         app.mount("/", StaticFiles(directory=page_dir, html=True), name="page")
     app.add_middleware(Guard, api_key=config.api_key, allowed_origins=config.allowed_origins)
     return app
-
-
-def _descriptors() -> int | None:
-    """Open file descriptors of this process; None where the system does not show them."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
 
 
 async def _read_offer(request: Request, config: ServerConfig) -> tuple[str, dict[str, Any] | None]:

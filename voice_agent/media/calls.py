@@ -53,6 +53,15 @@ class Calls:
         """Calls that hold a slot, those still connecting included."""
         return len(self._calls)
 
+    def view(self) -> dict[str, Any]:
+        """Figures for an operator. No call ids: who knows one can end the call."""
+        return {
+            "active": self.active,
+            "limit": self.limit,
+            "ended": dict(self.ended),
+            "each": [call.view() for call in self._calls.values()],
+        }
+
     async def place(self, offer: str, session: dict[str, Any] | None = None) -> tuple[str, str]:
         """Answer an offer: (call id, SDP answer). The call then runs on its own.
 

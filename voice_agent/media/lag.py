@@ -1,9 +1,12 @@
-"""How late the event loop runs what is due: the figure that tells whether anything blocks it."""
+"""What tells whether a server is well: how late its event loop runs what is due, and what its process holds."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 
@@ -31,3 +34,27 @@ class LoopLag:
             "p99_ms": round(float(np.percentile(late, 99)), 2),
             "max_ms": round(float(late.max()), 2),
         }
+
+
+async def process_figures() -> dict[str, int | None]:
+    """Tasks, threads, descriptors, sockets and resident memory (MiB) of this process; None where /proc is missing."""
+    figures: dict[str, int | None] = {"tasks": len(asyncio.all_tasks()), "threads": threading.active_count()}
+    return figures | await asyncio.to_thread(_proc_figures)
+
+
+def _proc_figures() -> dict[str, int | None]:
+    proc = Path("/proc/self")
+    if not proc.is_dir():
+        return {"descriptors": None, "sockets": None, "rss_mib": None}
+    targets = []
+    for entry in (proc / "fd").iterdir():
+        try:
+            targets.append(os.readlink(entry))
+        except OSError:
+            continue  # the descriptor of this very listing
+    pages = int((proc / "statm").read_text().split()[1])
+    return {
+        "descriptors": len(targets),
+        "sockets": sum(target.startswith("socket:") for target in targets),
+        "rss_mib": pages * os.sysconf("SC_PAGE_SIZE") >> 20,
+    }

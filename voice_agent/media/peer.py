@@ -7,7 +7,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -187,6 +187,20 @@ class Call:
         finally:
             self.end("cancelled")
             await self.release()
+
+    def view(self) -> dict[str, Any]:
+        """Figures of the call's audio: what left late or not at all, and what arrived how."""
+        incoming = self._incoming
+        return {
+            "state": self._pc.connectionState,
+            "speaker": {
+                "packets": self.speaker.packets,
+                "queued_ms": round(self.speaker.queued_ms),
+                "underruns": self.speaker.underruns,
+                "shifted_ms": round(self.speaker.pacer.shifted_s * 1000),
+            },
+            "incoming": None if incoming is None else {"damaged": incoming.damaged, **asdict(incoming.jitter.stats)},
+        }
 
     async def release(self) -> None:
         """Free the connection, its sockets and its tasks, within `close_s`. Idempotent."""
