@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .words import load
+
 Item = dict[str, Any]
 ONES = [
     "zero",
@@ -31,201 +33,16 @@ ONES = [
     "nineteen",
 ]
 TENS = ["-", "-", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-NAMES: dict[str, list[str]] = {
-    "pearl_milk_tea": ["pearl milk tea"] * 4
-    + ["bubble tea", "bubble tea", "boba milk tea", "boba tea", "boba", "bubble milk tea"],
-    "coconut_milk_tea": ["coconut jelly milk tea"] * 3 + ["coconut milk tea", "milk tea with coconut jelly"],
-    "pudding_milk_tea": ["pudding milk tea"],
-    "red_bean_milk_tea": ["red bean milk tea"],
-    "taro_milk_tea": ["taro ball milk tea"] * 3 + ["taro milk tea", "taro ball tea"],
-    "grass_jelly_milk_tea": ["grass jelly milk tea"],
-    "milk_tea": ["original milk tea"] * 3 + ["milk tea", "milk tea", "plain milk tea", "regular milk tea"],
-    "brown_sugar_milk": ["brown sugar milk"] * 4 + ["dirty tea"],
-    "jasmine_green_tea": ["jasmine green tea"] * 4 + ["jasmine tea"],
-    "four_seasons_tea": ["four seasons tea"] * 3 + ["four seasons"],
-    "oolong_tea": ["oolong tea"] * 3 + ["oolong"],
-    "lemon_black_tea": ["lemon black tea"] * 3 + ["lemon tea", "lemon tea"],
-    "passion_fruit_green_tea": ["passion fruit green tea"] * 3 + ["passion fruit tea", "passion fruit green"],
-    "grapefruit_green_tea": ["grapefruit green tea"] * 3 + ["grapefruit tea"],
-    "kumquat_lemon": ["kumquat lemon"] * 3 + ["kumquat lemon tea", "kumquat"],
-    "mango_sago": ["mango pomelo sago"] * 3 + ["mango sago", "mango pomelo"],
-    "mango_smoothie": ["mango smoothie"],
-    "strawberry_milkshake": ["strawberry milkshake"] * 3 + ["strawberry shake"],
-    "matcha_latte": ["matcha latte"] * 3 + ["matcha"],
-    "americano": ["americano"] * 4 + ["black coffee"],
-    "latte": ["latte"] * 5 + ["coffee latte", "cafe latte"],
-    "cocoa": ["hot cocoa"] * 3 + ["cocoa", "hot chocolate"],
-}
+_WORDS = load("en")
+NAMES = _WORDS["names"]
 DRINK = {name: words[0] for name, words in NAMES.items()}
-TOPPING = {
-    "pearls": "pearls",
-    "coconut_jelly": "coconut jelly",
-    "pudding": "pudding",
-    "red_bean": "red bean",
-    "taro_balls": "taro balls",
-    "grass_jelly": "grass jelly",
-    "milk_foam": "milk foam",
-}
-SAID_TOPPING = {
-    "pearls": ["pearls"] * 3 + ["boba", "tapioca", "tapioca pearls", "bubbles"],
-    "red_bean": ["red bean", "red beans"],
-    "milk_foam": ["milk foam", "milk foam", "foam", "cheese foam", "milk cap"],
-    "taro_balls": ["taro balls", "taro balls", "taro"],
-}
-SHOWN = {
-    "medium": "medium",
-    "large": "large",
-    "small": "small",
-    "regular_ice": "regular ice",
-    "less_ice": "less ice",
-    "light_ice": "light ice",
-    "no_ice": "no ice",
-    "hot": "hot",
-    "full_sugar": "full sugar",
-    "seventy_sugar": "seventy percent sugar",
-    "half_sugar": "half sugar",
-    "thirty_sugar": "thirty percent sugar",
-    "no_sugar": "no sugar",
-}
-BEFORE = {
-    "medium": ["medium", "medium", "medium size", "medium sized", "regular size"],
-    "large": ["large", "large", "big", "large size"],
-    "small": ["small", "small", "little"],
-    "regular_ice": ["regular ice", "iced", "normal ice"],
-    "less_ice": ["less ice"],
-    "light_ice": ["light ice"],
-    "no_ice": ["no ice"],
-    "hot": ["hot"],
-    "full_sugar": ["full sugar", "regular sugar"],
-    "seventy_sugar": ["seventy percent sugar", "70% sugar"],
-    "half_sugar": ["half sugar", "half sweet", "50% sugar"],
-    "thirty_sugar": ["thirty percent sugar", "30% sugar"],
-    "no_sugar": ["no sugar", "sugar free", "unsweetened"],
-}
-AFTER = {
-    "medium": ["medium", "in medium", "medium size", "make it medium", "medium please"],
-    "large": ["large", "in large", "large size", "make it large", "make it a large", "a large one"],
-    "small": ["small", "in small", "small size", "make it small", "make it a small", "a small one"],
-    "regular_ice": ["regular ice", "normal ice", "regular amount of ice", "with ice"],
-    "less_ice": [
-        "less ice",
-        "less ice",
-        "with less ice",
-        "not so much ice",
-        "not too much ice",
-        "a bit less ice",
-        "easy ice",
-    ],
-    "light_ice": ["light ice", "light ice", "with light ice", "just a little ice", "a little ice"],
-    "no_ice": [
-        "no ice",
-        "no ice",
-        "with no ice",
-        "without ice",
-        "hold the ice",
-        "without any ice",
-        "skip the ice",
-        "ice free",
-    ],
-    "hot": ["hot", "make it hot", "hot please", "served hot"],
-    "full_sugar": [
-        "full sugar",
-        "regular sugar",
-        "normal sugar",
-        "with full sugar",
-        "full sweetness",
-        "hundred percent sugar",
-    ],
-    "seventy_sugar": [
-        "seventy percent sugar",
-        "70% sugar",
-        "seventy percent sweet",
-        "with seventy percent sugar",
-        "less sugar",
-    ],
-    "half_sugar": [
-        "half sugar",
-        "half sugar",
-        "with half sugar",
-        "half the sugar",
-        "fifty percent sugar",
-        "50% sugar",
-        "half sweet",
-        "half sweetness",
-    ],
-    "thirty_sugar": [
-        "thirty percent sugar",
-        "30% sugar",
-        "thirty percent sweet",
-        "with thirty percent sugar",
-        "light sugar",
-    ],
-    "no_sugar": [
-        "no sugar",
-        "no sugar",
-        "with no sugar",
-        "without sugar",
-        "sugar free",
-        "unsweetened",
-        "zero sugar",
-        "hold the sugar",
-        "no sweetener",
-    ],
-}
-CATEGORY = {
-    "coffee": (["coffee"], ["americano", "latte"]),
-    "green_tea": (["green tea"], ["jasmine_green_tea", "passion_fruit_green_tea", "grapefruit_green_tea"]),
-    "mango": (["mango drink", "mango one"], ["mango_sago", "mango_smoothie"]),
-    "lemon": (["lemon drink", "something with lemon"], ["lemon_black_tea", "kumquat_lemon"]),
-    "tea": (["tea", "plain tea"], ["jasmine_green_tea", "four_seasons_tea", "oolong_tea"]),
-}
-UNSOLD = [
-    "coke",
-    "fries",
-    "burger",
-    "beer",
-    "orange juice",
-    "apple juice",
-    "cake",
-    "sandwich",
-    "pizza",
-    "sprite",
-    "water",
-    "cappuccino",
-    "mocha",
-    "ice cream",
-    "hot dog",
-    "salad",
-    "wine",
-    "whiskey",
-    "cookie",
-    "donut",
-    "espresso",
-    "lemonade",
-    "red bull",
-    "chicken wings",
-    "noodles",
-    "rice",
-    "soup",
-    "pepsi",
-    "watermelon juice",
-    "croissant",
-    "bagel",
-    "muffin",
-    "popcorn",
-    "chips",
-    "soda",
-    "yogurt",
-    "dumplings",
-    "steak",
-    "sushi",
-    "taco",
-    "earl grey",
-    "chamomile tea",
-    "milk",
-    "flat white",
-    "french fries",
-]
+TOPPING = _WORDS["topping"]
+SAID_TOPPING = _WORDS["said_topping"]
+SHOWN = _WORDS["shown"]
+BEFORE = _WORDS["before"]
+AFTER = _WORDS["after"]
+CATEGORY = _WORDS["category"]
+UNSOLD = _WORDS["unsold"]
 
 
 def number(value: int) -> str:
@@ -333,165 +150,18 @@ def item(rng: random.Random, it: Item) -> str:
     return core + joint + rest
 
 
-WANT = [
-    "I want",
-    "I'd like",
-    "can I get",
-    "can I have",
-    "could I have",
-    "I'll have",
-    "I'll take",
-    "give me",
-    "get me",
-    "let me get",
-    "may I have",
-    "hi, can I get",
-    "hello, I'd like",
-    "please give me",
-    "I would like",
-    "I need",
-    "hi I want",
-    "we'd like",
-    "let me have",
-    "could I get",
-    "I wanna get",
-    "um, I'd like",
-    "just",
-    "I'd like to order",
-    "I want to order",
-    "can you get me",
-    "order",
-    "okay, I'll have",
-]
-MORE = [
-    "and",
-    "also",
-    "add",
-    "also add",
-    "and also",
-    "can you add",
-    "I also want",
-    "another",
-    "plus",
-    "and then",
-    "one more thing,",
-    "oh and",
-    "please add",
-    "I'll also have",
-    "and give me",
-]
-END = [
-    "",
-    "",
-    "",
-    "",
-    "",
-    " please",
-    ", please",
-    " thanks",
-    ", thank you",
-    " to go",
-    ", that would be great",
-    " if possible",
-]
-AND = [
-    " and ",
-    " and ",
-    ", ",
-    ", and ",
-    " plus ",
-    ", also ",
-    " and also ",
-    ", then ",
-    " as well as ",
-    ". And ",
-    ", and my friend wants ",
-    ", and for my wife ",
-    ", my son wants ",
-    " and my husband will have ",
-    ", he wants ",
-]
-JOINT = [", ", ". ", " and ", ", and ", ". And ", " "]
-BEFORE_ORDER = [
-    "it's so hot today, ",
-    "I'm thirsty, ",
-    "let me see, ",
-    "okay so ",
-    "long time no see, ",
-    "it's freezing, ",
-    "my friend said it's good here, ",
-    "hmm let me think, ",
-    "all right, ",
-    "good morning, ",
-]
-SAME_N = [
-    "{n} more of those",
-    "{n} more",
-    "same again, {n} of them",
-    "another {n}",
-    "{n} more of the same",
-    "give me {n} more like that",
-    "I'll have {n} more of those",
-    "add {n} more",
-]
-MISHEARD = [
-    "not {y}, {x}",
-    "I said {x}",
-    "no, I said {x}",
-    "I said {x}, not {y}",
-    "I meant {x}",
-    "that's wrong, it's {x}",
-    "no, {x}",
-    "I wanted {x}, not {y}",
-    "sorry, I meant {x}",
-    "it should be {x}",
-]
-OLD_TO_NEW = [
-    "change the {old} one to {new}",
-    "{new} instead of {old}",
-    "not {old}, {new}",
-    "make the {old} one {new}",
-    "change {old} to {new}",
-    "switch the {old} to {new}",
-    "{new}, not {old}",
-    "the {old} one should be {new}",
-]
-BACK = [
-    "actually {old} again",
-    "no, go back to {old}",
-    "change it back to {old}",
-    "change it back",
-    "I'd rather have {old} after all",
-    "{old} after all",
-    "put the {old} back",
-    "keep the {old} after all",
-]
-NO_MORE = [
-    "no",
-    "no thanks",
-    "nope",
-    "nothing else",
-    "that's all",
-    "no thank you",
-    "that's it",
-    "no, that's all",
-    "nothing",
-]
-NO = [
-    "no, ",
-    "no wait, ",
-    "sorry, ",
-    "actually, ",
-    "I mean ",
-    "no sorry, ",
-    "oh wait, ",
-    "wait, no, ",
-    "make that ",
-    "actually make it ",
-    "scratch that, ",
-    "no no, ",
-    "or rather ",
-]
+WANT = _WORDS["want"]
+MORE = _WORDS["more"]
+END = _WORDS["end"]
+AND = _WORDS["and"]
+JOINT = _WORDS["joint"]
+BEFORE_ORDER = _WORDS["before_order"]
+SAME_N = _WORDS["same_n"]
+MISHEARD = _WORDS["misheard"]
+OLD_TO_NEW = _WORDS["old_to_new"]
+BACK = _WORDS["back"]
+NO_MORE = _WORDS["no_more"]
+NO = _WORDS["no"]
 
 
 def wish(rng: random.Random, more: bool) -> str:
@@ -585,7 +255,8 @@ def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, s
                 if part["quantity"] == 1
                 else rng.choice([f"the other {n}", "the rest", "the others"])
             )
-        words = option_words(rng, part) or rng.choice(["normal", "regular", "as is"])
+        none = ["without", "plain", "with nothing"] if parts[0].get("toppings") else ["normal", "regular", "as is"]
+        words = option_words(rng, part) or rng.choice(none)
         joint = (
             rng.choice([" ", " with "])
             if not words.startswith(
@@ -803,6 +474,18 @@ def replace(rng: random.Random, ref: str, name: str, new: str) -> str:
 def remove(rng: random.Random, ref: str, name: str, cups: int | None = None) -> str:
     if cups:
         n = number(cups)
+        if not ref and rng.random() < 0.5:
+            return rng.choice(
+                [
+                    f"remove {n}",
+                    f"take {n} off",
+                    f"{n} less",
+                    f"{n} fewer",
+                    f"remove {n} of them",
+                    f"take away {n}",
+                    f"cancel {n} of them",
+                ]
+            )
         return rng.choice(
             [
                 f"take off {n} {name}",
@@ -836,6 +519,20 @@ def remove(rng: random.Random, ref: str, name: str, cups: int | None = None) -> 
     ) + rng.choice(["", "", " please"])
 
 
+def by_turns(rng: random.Random, words: Sequence[str]) -> str:
+    """The first …, the second …, of what was just ordered."""
+    names = rng.choice([["the first one", "the second one", "the third one"], ["the first", "the second", "the third"]])
+    bits = [
+        n + (" " if w.startswith(("with", "in ", "hold", "skip")) else rng.choice([" ", " with "])) + w
+        for n, w in zip(names, words, strict=False)
+    ]
+    return rng.choice([", ", ". "]) + rng.choice([" and ", ", "]).join(bits)
+
+
+def refs(rng: random.Random, references: Sequence[str]) -> str:
+    return " and ".join(references)
+
+
 def all_change(rng: random.Random, what: Item) -> str:
     words = option_change(rng, what)
     if what.get("toppings"):
@@ -865,437 +562,13 @@ def all_change(rng: random.Random, what: Item) -> str:
     ) + rng.choice(["", "", " please"])
 
 
-SIMPLE: dict[str, list[str]] = {
-    "clear": [
-        "cancel everything",
-        "clear everything",
-        "cancel the order",
-        "cancel my order",
-        "start over",
-        "let's start over",
-        "remove everything",
-        "delete everything",
-        "forget everything",
-        "I don't want any of it",
-        "cancel all of that",
-        "scratch all that",
-        "clear my cart",
-        "empty the cart",
-        "take everything off",
-        "never mind, cancel it all",
-        "forget it all",
-        "can we start again",
-        "cancel it all",
-        "clear the order please",
-    ],
-    "read_back": [
-        "what did I order",
-        "read that back",
-        "read back my order",
-        "what's in my order",
-        "can you repeat my order",
-        "what do I have so far",
-        "repeat the order please",
-        "what have I got",
-        "tell me my order",
-        "can you read it back to me",
-        "what's in my cart",
-        "what do we have",
-        "go over my order",
-        "confirm my order for me",
-        "what have I ordered so far",
-        "can you go through my order",
-        "run that by me again",
-        "let me hear the order",
-    ],
-    "finish": [
-        "that's all",
-        "that's it",
-        "that's everything",
-        "nothing else",
-        "no that's it",
-        "that will be all",
-        "that'll be all",
-        "no thanks that's all",
-        "I'm done",
-        "that is all",
-        "I think that's it",
-        "no more",
-        "nothing more",
-        "just that",
-        "that's all for now",
-        "we're good",
-        "that's it thanks",
-        "no that's everything",
-        "that would be all",
-        "okay that's all",
-    ],
-    "total": [
-        "how much is that",
-        "what's the total",
-        "how much is it all",
-        "how much altogether",
-        "how much do I owe you",
-        "total please",
-        "what does it come to",
-        "how much is everything",
-        "what's my total",
-        "how much in total",
-        "what do I have to pay",
-        "how much so far",
-    ],
-    "place": [
-        "place the order",
-        "place my order",
-        "that's it, place the order",
-        "checkout",
-        "check out",
-        "order it",
-        "I'd like to pay",
-        "I'm ready to pay",
-        "submit the order",
-        "go ahead and place it",
-        "confirm the order",
-        "please place the order",
-        "that's all, place the order",
-        "okay place it",
-        "let's order",
-        "pay now",
-        "go ahead and order",
-        "you can place the order now",
-        "put the order in",
-        "send the order",
-        "confirm order",
-        "check please",
-        "the bill please",
-        "place it please",
-    ],
-    "yes": [
-        "yes",
-        "yeah",
-        "yep",
-        "sure",
-        "yes please",
-        "okay",
-        "correct",
-        "that's right",
-        "right",
-        "go ahead",
-        "yes go ahead",
-        "sounds good",
-        "ok",
-        "of course",
-        "please do",
-        "yup",
-        "yes that's right",
-        "perfect",
-        "confirm",
-        "that's correct",
-        "yes thanks",
-        "good",
-        "alright",
-        "exactly",
-    ],
-    "no": [
-        "no",
-        "not yet",
-        "no thanks",
-        "wait",
-        "no wait",
-        "hold on",
-        "nope",
-        "not now",
-        "don't place it yet",
-        "no not yet",
-        "no thank you",
-        "wait a second",
-        "never mind",
-        "nah",
-    ],
-    "menu": [
-        "what do you have",
-        "what's on the menu",
-        "what do you recommend",
-        "any recommendations",
-        "what's good here",
-        "what drinks do you have",
-        "what can I get",
-        "what do you sell",
-        "can you recommend something",
-        "what's popular",
-        "tell me the menu",
-        "what are your best drinks",
-        "what kind of tea do you have",
-        "I don't know what to get",
-        "surprise me",
-        "what would you recommend",
-    ],
-    "greet": [
-        "hello",
-        "hi",
-        "hey",
-        "good morning",
-        "good afternoon",
-        "hi there",
-        "hello there",
-        "hey there",
-        "anyone there",
-        "good evening",
-        "can you hear me",
-        "hello hello",
-        "I'd like to order",
-        "I want to order something",
-        "I'd like to place an order",
-        "hi I'd like to order a drink",
-        "are you there",
-        "can I order",
-    ],
-    "thanks": [
-        "thanks",
-        "thank you",
-        "thank you so much",
-        "thanks a lot",
-        "cheers",
-        "great thanks",
-        "awesome thank you",
-        "that's great",
-        "you're very kind",
-        "much appreciated",
-        "nice",
-        "you're great",
-    ],
-    "bye": ["bye", "goodbye", "see you", "bye bye", "have a nice day", "see you later", "that's all bye"],
-    "wait": [
-        "let me think",
-        "one moment",
-        "hold on",
-        "give me a second",
-        "hmm",
-        "just a second",
-        "let me see",
-        "wait a moment",
-        "I'm still thinking",
-        "give me a minute",
-        "um let me think",
-        "hang on",
-        "I need a minute",
-        "let me ask my friend",
-        "hold on a second",
-        "let me look at the menu",
-    ],
-    "ack": [
-        "okay",
-        "ok",
-        "alright",
-        "uh huh",
-        "mm hmm",
-        "I see",
-        "got it",
-        "right",
-        "cool",
-        "good",
-        "fine",
-        "oh okay",
-        "yeah",
-    ],
-    "abuse": [
-        "you're stupid",
-        "shut up",
-        "you idiot",
-        "this is terrible",
-        "you suck",
-        "stupid machine",
-        "what's wrong with you",
-        "you're useless",
-        "damn it",
-        "I hate this",
-        "dumb robot",
-        "are you deaf",
-        "this is garbage",
-        "you're so dumb",
-        "I want to complain",
-        "go to hell",
-    ],
-    "who": [
-        "who are you",
-        "are you a robot",
-        "are you human",
-        "what's your name",
-        "are you real",
-        "what can you do",
-        "are you a real person",
-        "how old are you",
-        "am I talking to a machine",
-        "can I talk to a human",
-        "where do you live",
-    ],
-    "chat": [
-        "nice weather today",
-        "how are you",
-        "tell me a joke",
-        "what time is it",
-        "it's so hot today",
-        "I'm so tired",
-        "what's your favorite drink",
-        "where are you located",
-        "when do you close",
-        "do you have wifi",
-        "what's the weather like",
-        "sing me a song",
-        "I had a bad day",
-        "can you call me a taxi",
-        "who won the game last night",
-        "do you deliver",
-        "how long will it take",
-        "can I pay by card",
-        "what day is it today",
-        "is there parking",
-        "my dog is sick",
-        "I love you",
-        "write me a poem",
-        "what's two plus two",
-        "do you have a bathroom",
-        "are you open on sunday",
-        "I'm driving right now",
-        "my friend is late",
-        "what's the news",
-        "any discounts",
-        "play some music",
-        "how's it going",
-        "where is the station",
-        "the weather is awful",
-    ],
-    "options": [
-        "what sugar levels do you have",
-        "what ice levels are there",
-        "can I choose the sugar",
-        "what are the options",
-        "how sweet is it",
-        "what ice options do you have",
-        "can I change the ice",
-        "what sweetness levels are there",
-    ],
-    "sizes": [
-        "what sizes do you have",
-        "what sizes are there",
-        "how big is it",
-        "do you have large",
-        "what cup sizes do you have",
-    ],
-    "extras": [
-        "what toppings do you have",
-        "what can I add",
-        "what toppings are there",
-        "any toppings",
-        "which toppings do you have",
-        "what extras do you have",
-    ],
-    "same": [
-        "same again",
-        "another one",
-        "one more of the same",
-        "the same again please",
-        "one more",
-        "another one of those",
-        "one more like that",
-        "I'll have another one",
-        "the same one again",
-        "another of the same",
-        "one more of those",
-        "and another one",
-        "make it another one of those",
-        "same thing again",
-    ],
-    "order_number": [
-        "what's my order number",
-        "what was the number",
-        "what number am I",
-        "can you repeat my number",
-        "which number is mine",
-        "what's my number again",
-    ],
-}
-DOUBLE = [
-    "make that {n}",
-    "make it {n}",
-    "{n} of those",
-    "actually {n}",
-    "I want {n}",
-    "make {ref} {n}",
-    "{n} of {ref}",
-    "I'd like {n} of {ref}",
-    "change that to {n}",
-    "not {old}, {n}",
-    "let's make that {n}",
-    "can you make it {n}",
-    "I said {n}",
-    "no, {n}",
-    "sorry, {n} of them",
-]
-PRICE = [
-    "how much is the {x}",
-    "how much is a {x}",
-    "what's the price of the {x}",
-    "how much for a {x}",
-    "how much does the {x} cost",
-    "price of {x}",
-    "is the {x} expensive",
-    "what does a {x} cost",
-    "how much is {x}",
-]
-HAVE = [
-    "do you have {x}",
-    "do you have any {x}",
-    "is there {x}",
-    "have you got {x}",
-    "do you sell {x}",
-    "can I get {x} here",
-    "is {x} available",
-    "do you still have {x}",
-    "you got {x}",
-    "is the {x} sold out",
-    "any {x} left",
-]
-HOT = [
-    "can I get the {x} hot",
-    "is the {x} available hot",
-    "can the {x} be hot",
-    "can I choose the ice for the {x}",
-    "what options are there for the {x}",
-    "can I get the {x} with less ice",
-]
-THAT = [
-    "I'll have one",
-    "one of those then",
-    "I'll take one",
-    "one please",
-    "okay, one of those",
-    "give me one",
-    "I'll have that",
-    "yes, one please",
-    "then one of those",
-    "I'll take that one",
-    "let me get one",
-    "one of those please",
-    "sure, I'll have one",
-    "okay give me one",
-    "that one please",
-    "I'll get one of those",
-]
-PARTIAL = [
-    "I want a",
-    "can I get a",
-    "I'd like",
-    "can I have",
-    "I'll have the",
-    "I want",
-    "um, I'd like a",
-    "give me a",
-    "can I get",
-    "I'd like two",
-    "let me get a",
-    "I would like a",
-]
+SIMPLE = _WORDS["simple"]
+DOUBLE = _WORDS["double"]
+PRICE = _WORDS["price"]
+HAVE = _WORDS["have"]
+HOT = _WORDS["hot"]
+THAT = _WORDS["that"]
+PARTIAL = _WORDS["partial"]
 
 
 def price_question(rng: random.Random, x: str) -> str:
@@ -1355,49 +628,8 @@ def price(value: float, alone: bool) -> str:
     return yuan(value) if alone else yuan(value) + " in total"
 
 
-TEXT = {
-    "confirm": "Sure, {items}, {price}.",
-    "confirm_changed": "Sure, now {items}, {price}.",
-    "confirm_replaced": "Sure, {items} instead, {price}.",
-    "removed": "Okay, no {items}, {price}.",
-    "removed_all": "Okay, no {items}. Anything else you would like?",
-    "done": "Okay, changed, {price}.",
-    "cleared": "Okay, all cancelled. What would you like?",
-    "read_back": "You have {items}, {price}. Shall I place the order?",
-    "total": "{price}.",
-    "empty": "You have not ordered anything yet. What would you like?",
-    "placed": "Your order is placed, number {number}, {price}.",
-    "item": "The {x} is {yuan}.",
-    "topping": "Adding {x} is {yuan}.",
-    "have": "Yes, the {x} is {yuan}. Would you like one?",
-    "have_topping": "Yes, adding {x} is {yuan}.",
-    "ice": "The {x} comes with {ice}, {yuan}.",
-    "ice_all": "Yes, the {x} is {yuan}, with any ice you like.",
-    "sold_out": "Sorry, the {x} is sold out. Would you like something else?",
-    "quantity": "Sorry, how many would you like?",
-    "no_item": "Sorry, we do not have that. Would you like something else?",
-    "also_no_item": "Sure, {items}, {price}. We do not have the other one.",
-    "which": "Would you like the {items}?",
-    "not_possible": "The {x} cannot be made like that. It comes with {items}.",
-    "what": "Sure, what would you like to drink?",
-    "menu": "We have {items}, fruit tea and coffee. What would you like?",
-    "greet": "Hello, what would you like to drink?",
-    "thanks": "You're welcome.",
-    "bye": "Goodbye, see you next time.",
-    "wait": "Sure, take your time.",
-    "ack": "Okay, anything else?",
-    "ack_empty": "Okay, what would you like?",
-    "hold": "Okay, I will not place it yet. What would you like to change?",
-    "abuse": "I'm sorry about that. What would you like to drink?",
-    "who": "I'm the ordering assistant. I can help you order drinks.",
-    "chat": "Sorry, I can only help with drinks. What would you like?",
-    "unclear": "Sorry, I did not catch that. Could you say it again?",
-    "options": "Ice can be regular, less, light, none or hot. Sugar can be full, seventy percent, half, thirty percent or none.",
-    "sizes": "We have medium, large and small.",
-    "extras": "You can add pearls, coconut jelly, pudding, red bean, taro balls, grass jelly or milk foam.",
-    "no_line": "Sorry, that one is not in your order.",
-    "which_line": "Which one do you mean?",
-    "no_number": "You have not placed an order yet.",
-    "number": "Your order number is {number}.",
-    "no_topping": "That one has no {x}.",
-}
+SAME_BUT = _WORDS["same_but"]
+SAME_AS = _WORDS["same_as"]
+KEEP_ONLY = _WORDS["keep_only"]
+TEXT = _WORDS["text"]
+CHATTER = _WORDS["chatter"]

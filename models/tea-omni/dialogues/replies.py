@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from .scenarios import Call, Plan, Scene
+from .scene import Call, Plan, Scene
 
 Result = dict[str, Any]
 ACTIONS = ("add", "change", "replace", "remove", "clear")

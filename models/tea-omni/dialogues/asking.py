@@ -1,0 +1,60 @@
+"""Scenarios that ask, end the order, or have nothing to do with ordering."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .scene import Plan, Scene, is_zh
+
+
+def look_up(s: Scene) -> Plan:
+    rng = s.rng
+    if rng.random() < 0.15:
+        t = rng.choice(list(s.shop.menu.toppings))
+        x = s.words.topping(rng, t)
+        zh = is_zh(s)
+        ask = rng.choice(
+            ["加{x}多少钱", "加{x}要多少钱", "加一份{x}几块", "{x}多少钱一份"]
+            if zh
+            else ["how much to add {x}", "how much is extra {x}", "what does adding {x} cost"]
+        )
+        if rng.random() < 0.35:
+            return Plan(rng.choice(s.words.HAVE).format(x=x), [("look_up", {"item": t})], "have_topping")
+        return Plan(ask.format(x=x), [("look_up", {"item": t})], "topping", pending=("topping", t))
+    d = rng.choice(list(s.shop.menu.drinks))
+    x = rng.choice(s.words.NAMES[d])
+    kind = rng.choice(["item", "item", "have", "have", "ice"])
+    patterns = {"item": s.words.PRICE, "have": s.words.HAVE, "ice": s.words.HOT}[kind]
+    return Plan(rng.choice(patterns).format(x=x), [("look_up", {"item": d})], kind, pending=("that", d))
+
+
+def menu(s: Scene) -> Plan:
+    return Plan(s.rng.choice(s.words.SIMPLE["menu"]), [("look_up", {})], "menu")
+
+
+def read_back(s: Scene) -> Plan:
+    kind = s.rng.choice(["read_back", "finish", "finish", "total"])
+    reply = "total" if kind == "total" else "read_back"
+    return Plan(s.rng.choice(s.words.SIMPLE[kind]), [("read_back", {})], reply, pending=("confirm", None))
+
+
+def place(s: Scene) -> Plan:
+    said = s.rng.choice(s.words.SIMPLE["place"])
+    if not s.lines:
+        return Plan(said, reply="empty")
+    return Plan(said, [("place", {})], "placed")
+
+
+def order_number(s: Scene) -> Plan:
+    said = s.rng.choice(s.words.SIMPLE["order_number"])
+    return Plan(said, reply="number" if s.order_number is not None else "no_number")
+
+
+def simple(kind: str, reply: str) -> Callable[[Scene], Plan]:
+    def plan(s: Scene) -> Plan:
+        said = s.rng.choice(s.words.SIMPLE[kind])
+        if reply == "ack" and not s.lines:
+            return Plan(said, reply="ack_empty")
+        return Plan(said, reply=reply, pending=("more", None) if reply == "ack" else None)
+
+    return plan
