@@ -77,11 +77,17 @@ class Menu:
         )
 
     def vocabulary(self) -> dict[Literal["zh", "en"], str]:
-        """The names of everything, by language, for a recogniser that can be told what to expect."""
-        named: list[Drink | Topping | Choice] = [*self.drinks.values(), *self.toppings.values()]
-        for choices in self.options.values():
-            named += choices.values()
-        return {"zh": "、".join(item.zh for item in named), "en": ", ".join(item.en for item in named)}
+        """The names of everything, by language, for a recogniser that can be told what to expect.
+
+        The Mandarin choices of ice come last and in a phrase: alone, 少冰 is still heard as 小冰.
+        """
+        size, ice, sugar = (list(self.options[field].values()) for field in OPTION_FIELDS)
+        named: list[Drink | Topping | Choice] = [*self.drinks.values(), *self.toppings.values(), *size, *sugar]
+        phrases = [f"一杯{choice.zh.removesuffix('的')}的" for choice in ice[1:]]
+        return {
+            "zh": "，".join(["、".join(item.zh for item in named), *phrases]),
+            "en": ", ".join(item.en for item in [*named, *ice]),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The menu in the shape of its file."""
