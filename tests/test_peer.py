@@ -10,7 +10,17 @@ import time
 import httpx
 import pytest
 
-from tests.media_fakes import ENDINGS, end_one_call, eventually, footprint, free_port, offer, running_server, vanish
+from tests.media_fakes import (
+    ENDINGS,
+    FakeSession,
+    end_one_call,
+    eventually,
+    footprint,
+    free_port,
+    offer,
+    running_server,
+    vanish,
+)
 from voice_agent.client import CallClient
 from voice_agent.media.peer import Outbox
 
@@ -67,6 +77,22 @@ async def test_a_session_that_ends_or_fails_ends_the_call() -> None:
                 await call.ended.wait()
         await eventually(lambda: server.calls.active == 0)
         assert server.calls.ended == {"the session ended": 1, "the session failed": 1}
+
+
+@pytest.mark.parametrize("method", ["feed", "receive"])
+async def test_a_session_that_fails_on_its_input_ends_the_call(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: FakeSession, given: object) -> None:
+        raise RuntimeError("no")
+
+    async with running_server() as server:
+        monkeypatch.setattr(FakeSession, method, fail)
+        async with CallClient(server.url) as call:
+            call.send({"type": "session.update", "session": {}})
+            assert (await call.wait_for("error")).data["error"]["code"] == "session_failed"
+            async with asyncio.timeout(2):
+                await call.ended.wait()
+        await eventually(lambda: server.calls.active == 0)
+        assert server.calls.ended == {"the session failed": 1}
 
 
 async def test_events_that_are_none_are_answered_with_errors() -> None:

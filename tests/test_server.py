@@ -161,6 +161,8 @@ async def test_pages_may_call_from_allowed_origins_alone() -> None:
             assert "access-control-allow-origin" not in response.headers
         rebound = await client.get("/v1/agent", headers={"Origin": "http://evil.example:80", "Host": "evil.example:80"})
         assert rebound.status_code == 403
+        odd = await client.get("/v1/agent", headers={"Origin": "http://[::", "Host": "[::"})
+        assert odd.status_code == 403
         assert server.calls.active == 0
 
 

@@ -49,6 +49,11 @@ def tap(receiver: RTCRtpReceiver, on_packet: Callable[[RtpPacket], None]) -> Non
     setattr(receiver, "_RTCRtpReceiver__jitter_buffer", _Tap(on_packet))  # noqa: B010  (a mangled name)
 
 
+def packets_received(receiver: RTCRtpReceiver) -> int:
+    """Packets of any kind (RTP, RTCP, data) that the receiver's connection got so far."""
+    return sum(report.packetsReceived for report in receiver.transport._get_stats().values())
+
+
 @contextlib.contextmanager
 def host_addresses(addresses: tuple[str, ...]) -> Iterator[None]:
     """While open, ICE gathers host candidates from these addresses alone; empty: from all but loopback."""

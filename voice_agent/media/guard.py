@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -30,7 +31,7 @@ class Guard:
         request = Request(scope, receive)
         origin = request.headers.get("origin")
         allowed = origin is not None and self._allows(origin, request)
-        if origin is not None and not allowed and request.url.path.startswith("/v1/"):
+        if origin is not None and not allowed and scope["path"].startswith("/v1/"):
             # Without a header for the origin: the page's script learns nothing.
             text = f"pages of the origin {origin[:100]} may not call this server; allow it with allowed_origins"
             await UnreadRefusal(403, text)(scope, receive, send)
@@ -57,7 +58,7 @@ class Guard:
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
-        if request.url.path.startswith("/v1/") and not self._has_key(request):
+        if scope["path"].startswith("/v1/") and not self._has_key(request):
             text = "expected 'Authorization: Bearer <key>' with a valid key"
             await UnreadRefusal(401, text, {"WWW-Authenticate": "Bearer"})(scope, receive, send_with_headers)
             return
@@ -67,9 +68,8 @@ class Guard:
         if origin in self._allowed_origins:
             return True
         # The server's own page, but not under a foreign name that was made to point at this machine.
-        return origin == f"{request.url.scheme}://{request.headers.get('host', '')}" and _is_address(
-            request.url.hostname
-        )
+        host = request.headers.get("host", "")
+        return origin == f"{request.scope['scheme']}://{host}" and _is_address(host)
 
     def _has_key(self, request: Request) -> bool:
         if self._api_key is None:
@@ -78,14 +78,13 @@ class Guard:
         return hmac.compare_digest(given.encode(), f"Bearer {self._api_key}".encode())
 
 
-def _is_address(hostname: str | None) -> bool:
-    if hostname == "localhost":
-        return True
+def _is_address(host: str) -> bool:
+    """Whether a Host header names this machine or an address, and not a domain."""
     try:
-        ipaddress.ip_address(hostname or "")
+        hostname = urlsplit(f"//{host}").hostname or ""
+        return hostname == "localhost" or bool(ipaddress.ip_address(hostname))
     except ValueError:
         return False
-    return True
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:

@@ -80,6 +80,7 @@ class Outbox:
     _channel: RTCDataChannel | None = None
     _waiting: deque[str] = field(default_factory=deque)
     _waiting_bytes: int = 0
+    _opened: asyncio.Event = field(default_factory=asyncio.Event)
     _closed: bool = False
 
     def send(self, event: dict[str, Any]) -> None:
@@ -88,16 +89,17 @@ class Outbox:
             return
         text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
         channel = self._channel
+        size = len(text.encode())
         if channel is not None and channel.readyState == "open":
-            if channel.bufferedAmount + len(text) > self.limit_bytes:
+            if channel.bufferedAmount + size > self.limit_bytes:
                 self.on_overflow()
                 return
             channel.send(text)
         elif channel is None:
             self._waiting.append(text)
-            self._waiting_bytes += len(text)
+            self._waiting_bytes += size
             while self._waiting_bytes > self.limit_bytes:
-                self._waiting_bytes -= len(self._waiting.popleft())
+                self._waiting_bytes -= len(self._waiting.popleft().encode())
 
     def open(self, channel: RTCDataChannel) -> None:
         """The client's channel is there: send what has waited."""
@@ -105,9 +107,12 @@ class Outbox:
         while self._waiting:
             channel.send(self._waiting.popleft())
         self._waiting_bytes = 0
+        self._opened.set()
 
     async def drain(self) -> None:
-        """Wait until everything that was sent has been acknowledged by the peer."""
+        """Wait until everything that was sent has been acknowledged by the peer, also what waits for the channel."""
+        if self._waiting:
+            await self._opened.wait()
         channel = self._channel
         if channel is None or channel.readyState != "open" or channel.bufferedAmount == 0:
             return
@@ -225,9 +230,9 @@ class Call:
 
     async def _run_session(self) -> None:
         self._session = session = self._make_session(self.id, self.speaker, self._outbox.send)
-        self._incoming = IncomingAudio(session.feed, asyncio.get_running_loop())
+        self._incoming = IncomingAudio(self._feed, asyncio.get_running_loop())
         while self._early_events:
-            session.receive(self._early_events.popleft())
+            self._receive(self._early_events.popleft())
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self._carry(session), name=f"{self.id} session")
             watching = tasks.create_task(self._watch(), name=f"{self.id} watch")
@@ -253,9 +258,27 @@ class Call:
             await session.run()
             self.end("the session ended")
         except Exception:
-            log.exception("call %s: session failed", self.id)
-            self._outbox.send(error_event("server_error", "session_failed", "the call failed on the server"))
-            self.end("the session failed")
+            self._failed()
+
+    def _feed(self, pcm: npt.NDArray[np.int16]) -> None:
+        # An exception would end the connection from inside, with nobody told why.
+        try:
+            if self._session is not None and not self._ended.is_set():
+                self._session.feed(pcm)
+        except Exception:
+            self._failed()
+
+    def _receive(self, event: dict[str, Any]) -> None:
+        try:
+            if self._session is not None and not self._ended.is_set():
+                self._session.receive(event)
+        except Exception:
+            self._failed()
+
+    def _failed(self) -> None:
+        log.exception("call %s: session failed", self.id)
+        self._outbox.send(error_event("server_error", "session_failed", "the call failed on the server"))
+        self.end("the session failed")
 
     async def _watch(self) -> None:
         """Notice a peer that vanished without a word."""
@@ -264,7 +287,7 @@ class Call:
         seen, since = -1, loop.time()
         while True:
             await asyncio.sleep(0.5)
-            packets = sum(report.packetsReceived for report in self._receiver.transport._get_stats().values())
+            packets = aiortc_patches.packets_received(self._receiver)
             if packets != seen:
                 seen, since = packets, loop.time()
             elif loop.time() - since >= self._config.silence_s - 0.5:
@@ -304,7 +327,7 @@ class Call:
         elif self._session is None:
             self._early_events.append(event)
         else:
-            self._session.receive(event)
+            self._receive(event)
 
 
 def opus_alone() -> list[RTCRtpCodecCapability]:
