@@ -42,6 +42,8 @@ async def test_host_names_are_left_out_and_addresses_stay() -> None:
         (lambda sdp: sdp.replace("m=audio 9", "m=audio nine").replace("m=audio", "m=aud io"), 400, "does not parse"),
         (lambda sdp: sdp.replace("a=setup:actpass", "a=setup:perhaps"), 400, "does not parse"),
         (lambda sdp: sdp + candidate("192.0.2.7") * 201, 400, "at most 200 candidates, got 20"),
+        (lambda sdp: sdp + "a=rtcp-fb:111 x\r\n" * 1000, 400, "at most 600 lines of SDP"),
+        (lambda sdp: sdp + "a=rtpmap:96 x/1\r\n" * 50, 400, "at most 40 codecs"),
         (lambda sdp: "v=0\r\ns=-\r\n", 422, "expected one audio section"),
         (lambda sdp: sdp.replace("m=audio", "m=video"), 422, "expected one audio section"),
         (lambda sdp: sdp.replace("opus/48000/2", "speex/16000"), 422, "expected the codec audio/opus"),
