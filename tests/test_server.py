@@ -13,6 +13,7 @@ import pytest
 
 from tests.media_fakes import Running, eventually, offer, running_server
 from voice_agent.client import CallClient, CallRefused
+from voice_agent.media.aiortc_patches import lan_addresses
 
 pytestmark = pytest.mark.anyio
 
@@ -50,6 +51,14 @@ async def test_an_offer_is_answered_with_all_candidates_and_a_location() -> None
         await eventually(lambda: server.calls.active == 0)
         gone = await client.delete(location)
         assert (gone.status_code, message(gone)) == (404, "no such call; it may have ended")
+
+
+async def test_loopback_and_this_machines_addresses_are_offered_by_default() -> None:
+    async with running_server(host_candidates=()) as server, http(server) as client:
+        response = await client.post("/v1/realtime/calls", content=await offer(), headers=SDP)
+        offered = {line.split()[4] for line in response.text.splitlines() if line.startswith("a=candidate")}
+        assert offered == {"127.0.0.1", *lan_addresses()}
+        await client.delete(response.headers["Location"])
 
 
 async def test_refusals_say_what_was_expected() -> None:

@@ -22,7 +22,6 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import FormData
 from starlette.types import Message
 
-from voice_agent.media import aiortc_patches
 from voice_agent.media.calls import Busy, Calls, Stopping
 from voice_agent.media.guard import Guard, UnreadRefusal, error_response
 from voice_agent.media.lag import LoopLag, process_figures
@@ -33,8 +32,6 @@ from voice_agent.media.slow_clients import ImpatientProtocol
 log = logging.getLogger(__name__)
 
 Hook = Callable[[], Awaitable[None]]
-
-_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class ServerConfig:
     `allowed_origins`: pages of other origins that may call (`https://shop.example`); the server's own page always may.
     """
 
-    host: str = _LOOPBACK
+    host: str = "127.0.0.1"
     port: int = 8000
     max_calls: int = 4
     host_candidates: tuple[str, ...] = ()
@@ -64,9 +61,13 @@ class ServerConfig:
 
     def peer(self) -> PeerConfig:
         """The part of it that a call needs."""
-        hosts = self.host_candidates or (_LOOPBACK, *aiortc_patches.lan_addresses())
         servers = tuple(RTCIceServer(**server) for server in self.ice_servers)
-        return PeerConfig(hosts=hosts, ice_servers=servers, connect_s=self.connect_s, silence_s=self.silence_s)
+        return PeerConfig(
+            hosts=self.host_candidates,
+            ice_servers=servers,
+            connect_s=self.connect_s,
+            silence_s=self.silence_s,
+        )
 
 
 class Refusal(Exception):

@@ -50,7 +50,7 @@ calls cost nothing."""
 
 @dataclass(frozen=True)
 class PeerConfig:
-    """`hosts`: the addresses that ICE offers; empty: all of this machine's but loopback.
+    """`hosts`: the addresses that ICE offers; empty: loopback and this machine's own, as they are when a call begins.
 
     `connect_s`: an offer that has not become a connection by then is given up. `silence_s`: a peer from which no
     packet of any kind has come for so long is gone (a browser sends audio also when muted, and RTCP besides).
@@ -161,7 +161,8 @@ class Call:
         self._receiver = transceiver.receiver
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp=check_offer(offer), type="offer"))
-            with aiortc_patches.host_addresses(self._config.hosts):
+            hosts = self._config.hosts or ("127.0.0.1", *aiortc_patches.lan_addresses())
+            with aiortc_patches.host_addresses(hosts):
                 await self._pc.setLocalDescription(await self._pc.createAnswer())
         except OfferError:
             raise
