@@ -52,7 +52,7 @@ class SoundingDecoder(nn.Module):
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=0.02)
-            if name.endswith(("out.weight", "down.weight")):
+            if name.endswith(("out.weight", "down.weight", "mix")):
                 nn.init.zeros_(parameter)
         for table in (self.initials, self.finals):
             table.weight.data[0] = 0
@@ -69,10 +69,11 @@ class SoundingDecoder(nn.Module):
         cosine, sine = rotations(torch.arange(ids.shape[1], device=ids.device), self.decoder.config)
         cosine, sine = cosine.to(torch.bfloat16), sine.to(torch.bfloat16)
         future = torch.full((ids.shape[1],) * 2, -1e4, dtype=torch.bfloat16, device=ids.device).triu(1)
+        before = x.new_zeros(ids.shape[0], self.decoder.config.recent, self.decoder.config.width)
         last = len(self.decoder.blocks) - 1
         for index, block in enumerate(self.decoder.blocks):
             assert isinstance(block, Block)
-            query, key, value = block.project(x, cosine, sine)
+            query, key, value, _ = block.project(x, before, cosine, sine)
             # The backward pass of the fused kernel is several times slower than this on a CPU.
             scores = query @ key.transpose(2, 3) * query.shape[-1] ** -0.5 + future
             attended = (scores.softmax(-1).to(value.dtype) @ value).transpose(1, 2).flatten(2)
@@ -159,15 +160,16 @@ class Average:
 
 def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al., 2024) for the matrices of the blocks, AdamW for the rest."""
-    matrices = [p for n, p in model.named_parameters() if "blocks" in n and p.dim() == 2]
-    rest = [p for n, p in model.named_parameters() if not ("blocks" in n and p.dim() == 2)]
+    named = list(model.named_parameters())
+    matrices = [p for n, p in named if "blocks" in n and n.endswith("weight") and p.dim() == 2]
+    rest = [p for n, p in named if not any(p is matrix for matrix in matrices)]
     return [
         torch.optim.Muon(matrices, lr=1.0, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(rest, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 
 
-RATES = (2.0e-3, 3.0e-3)
+RATES = (5.0e-3, 3.0e-3)
 
 
 def export(model: SoundingDecoder, average: Average, words: Vocabulary, folder: Path) -> None:
@@ -179,7 +181,9 @@ def export(model: SoundingDecoder, average: Average, words: Vocabulary, folder: 
     model.load_state_dict(kept)
     config = model.decoder.config
     meta = {k: str(v) for k, v in vars(config).items()}
-    save_file(state, folder / "thinker.safetensors", metadata=meta)
+    path = folder / "thinker.safetensors"
+    save_file(state, path, metadata=meta)
+    path.chmod(0o644)
     words.save(folder / "thinker.json")
 
 

@@ -1,4 +1,4 @@
-"""The thinker's network: a small pre-norm decoder with rotary positions.
+"""The thinker's network: a small pre-norm decoder with rotary positions, whose layers also see the last few inputs.
 
 Rotary embedding: Su et al., "RoFormer" (2021). RMSNorm: Zhang and Sennrich (2019). Squared ReLU: So et al.,
 "Primer" (2021).
@@ -24,6 +24,7 @@ class DecoderConfig:
     heads: int = 3
     inner: int = 768
     tapped: int = 2
+    recent: int = 3
     rotary_base: float = 10_000.0
 
     @property
@@ -48,24 +49,39 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer, each on the normed residual stream."""
+    """Attention and a feed-forward layer, each on the normed residual stream.
+
+    Attention reads every position with the `recent` ones before it, weighted by channel: what stands side by side
+    (a number and its drink, the characters of a name) need not be found by attention.
+    """
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.heads, self.head_dim = config.heads, config.head_dim
         self.norm_attention = nn.RMSNorm(config.width)
+        self.mix = nn.Parameter(torch.zeros(config.recent, config.width))
         self.qkv = nn.Linear(config.width, 3 * config.width, bias=False)
         self.out = nn.Linear(config.width, config.width, bias=False)
         self.norm_inner = nn.RMSNorm(config.width)
         self.up = nn.Linear(config.width, config.inner, bias=False)
         self.down = nn.Linear(config.inner, config.width, bias=False)
 
-    def project(self, x: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of x: float[B, T, width], each [B, heads, T, head_dim], positions applied."""
+    def project(self, x: Tensor, before: Tensor, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x: float[B, T, width], each [B, heads, T, head_dim], positions applied.
+
+        `before`: float[B, recent, width], the normed inputs of the positions before x (zeros at the start); the last
+        value is what that is for the positions after x.
+        """
         batch, length, _ = x.shape
-        qkv = self.qkv(self.norm_attention(x)).view(batch, length, 3, self.heads, self.head_dim)
+        recent = before.shape[1]
+        normed = self.norm_attention(x)
+        seen = torch.cat([before.to(normed.dtype), normed], 1)
+        mixed = normed
+        for back in range(1, recent + 1):
+            mixed = mixed + seen[:, recent - back : recent - back + length] * self.mix[back - 1]
+        qkv = self.qkv(mixed).view(batch, length, 3, self.heads, self.head_dim)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        return rotate(query, cosine, sine), rotate(key, cosine, sine), value
+        return rotate(query, cosine, sine), rotate(key, cosine, sine), value, seen[:, length:]
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Residual stream x: float[..., width] after attention gave `attended` (heads joined) and the inner layer."""
@@ -89,10 +105,11 @@ class Decoder(nn.Module):
         """The whole of int64[B, T] at once: logits float[B, T, outputs] and hidden states float[B, T, width]."""
         x = self.embedding(ids)
         cosine, sine = rotations(torch.arange(ids.shape[1], device=ids.device), self.config)
+        before = x.new_zeros(ids.shape[0], self.config.recent, self.config.width)
         hidden = x
         for index, block in enumerate(self.blocks):
             assert isinstance(block, Block)
-            query, key, value = block.project(x, cosine, sine)
+            query, key, value, _ = block.project(x, before, cosine, sine)
             attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             x = block.finish(x, attended.transpose(1, 2).flatten(2))
             if index + 1 == self.config.tapped:

@@ -82,6 +82,7 @@ class TeaThinker:
         }
         shape = (config.layers, slots, config.heads, MAX_LENGTH, config.head_dim)
         self._keys, self._values = torch.zeros(shape), torch.zeros(shape)
+        self._before = torch.zeros(config.layers, slots, config.recent, config.width)
         self._cosine, self._sine = rotations(torch.arange(MAX_LENGTH), config)
         self._blocks = [block for block in decoder.blocks if isinstance(block, Block)]
         self._rows: list[_Row | None] = [None] * slots
@@ -122,6 +123,7 @@ class TeaThinker:
         context = read(request)
         prompt = self.vocabulary.encode(prompt_tokens(context, self.vocabulary))
         state = self._grammar.start(context.grammar_lines(), request.tools)
+        self._before[:, slot] = 0
         self._rows[slot] = _Row(request.language, state, prompt, _key(request))
 
     @torch.inference_mode()
@@ -186,7 +188,8 @@ class TeaThinker:
         mask = torch.ones(count, end, dtype=torch.bool).tril(start) if start else None
         hidden = x
         for index, block in enumerate(self._blocks):
-            query, key, value = block.project(x, cosine, sine)
+            before = self._before[index, slot : slot + 1]
+            query, key, value, before[:] = block.project(x, before, cosine, sine)
             self._keys[index, slot, :, start:end], self._values[index, slot, :, start:end] = key[0], value[0]
             keys, values = self._keys[index, slot : slot + 1, :, :end], self._values[index, slot : slot + 1, :, :end]
             attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
@@ -207,7 +210,7 @@ class TeaThinker:
         mask = (torch.arange(longest) <= places.unsqueeze(1)).view(batch, 1, 1, longest) if batch > 1 else None
         hidden = x
         for index, block in enumerate(self._blocks):
-            query, key, value = block.project(x, cosine, sine)
+            query, key, value, self._before[index, at] = block.project(x, self._before[index, at], cosine, sine)
             self._keys[index, at, :, places], self._values[index, at, :, places] = key[:, :, 0], value[:, :, 0]
             if batch == 1:
                 keys = self._keys[index, slots[0] : slots[0] + 1, :, :longest]

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """Scenarios that change what is in the cart."""
 
 from __future__ import annotations

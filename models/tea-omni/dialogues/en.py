@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """How English callers say things, and how the agent answers them."""
 
 from __future__ import annotations
