@@ -57,5 +57,11 @@ endif
 evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
 	$(BIN)/python -m tests.evidence $(EVIDENCE)
 
+train: .venv/.train ## make tea-omni anew: the teachers' speech, codec, thinker, talker (hours; resumable)
+	models/tea-omni/train.sh
+
+evaluate: .venv/.train ## every figure of the model card
+	models/tea-omni/evaluate.sh
+
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
