@@ -20,7 +20,7 @@ import numpy.typing as npt
 import soundfile
 
 from voice_agent.vad import SileroModel, StreamingVad, VadConfig
-from voice_agent.whisper import Recognizer, Transcript
+from voice_agent.whisper import Recognizer
 
 RATE = 16_000
 BLOCK = 10 * RATE
@@ -193,25 +193,21 @@ def utterances(vad: StreamingVad, blocks: Iterator[Pcm]) -> Iterator[npt.NDArray
                     onset = ended = None
 
 
-def listen(
-    sound: str, blocks: Iterator[Pcm], seconds: float, recognizer: Recognizer, silero: SileroModel
-) -> tuple[Outcome, list[Transcript]]:
+def listen(sound: str, blocks: Iterator[Pcm], seconds: float, recognizer: Recognizer, silero: SileroModel) -> Outcome:
     """Run a signal through voice activity detection and recognition."""
     outcome = Outcome(sound, seconds)
     vad = StreamingVad(VadConfig(), silero)
-    transcripts = []
     began = time.perf_counter()
     for pcm in utterances(vad, blocks):
         outcome.speech += 1
         transcript = recognizer.transcribe(pcm.astype(np.float32) / 32768.0, "zh", PROMPT)
-        transcripts.append(transcript)
         if transcript.text:
             outcome.turns.append(transcript.text)
         else:
             outcome.rejected[transcript.verdict] = outcome.rejected.get(transcript.verdict, 0) + 1
     outcome.compute_s = round(time.perf_counter() - began, 1)
     outcome.judged_windows = round(vad.windows_judged / max(1, vad.windows_seen), 3)
-    return outcome, transcripts
+    return outcome
 
 
 def run(sound: str, seconds: float, seed: int, recognizer: Recognizer, silero: SileroModel) -> Outcome:
@@ -227,7 +223,7 @@ def run(sound: str, seconds: float, seed: int, recognizer: Recognizer, silero: S
         tail[2 * RATE : 2 * RATE + len(order)] += order
         yield tail[: 2 * RATE + len(order) + 3 * RATE]
 
-    outcome, _ = listen(sound, signal(), seconds, recognizer, silero)
+    outcome = listen(sound, signal(), seconds, recognizer, silero)
     if outcome.turns:
         outcome.order = outcome.turns.pop()
     return outcome

@@ -215,7 +215,7 @@ class AsrPool:
         result: Transcript | Exception | None = None
         if not job.future.cancelled():
             try:
-                result = job.stream.utterance.transcribe(self._recognizer, job.end, second_look=True)
+                result = job.stream.utterance.transcribe(self._recognizer, job.end)
                 self.stats.finals += 1
                 self.stats.final_ms.append((time.monotonic() - job.asked) * 1000)
             except Exception as error:
@@ -230,7 +230,7 @@ class AsrPool:
         end, pushed_at = stream.utterance.samples, stream.pushed_at
         result: Transcript | None = None
         try:
-            result = stream.utterance.transcribe(self._recognizer, end, second_look=False)
+            result = stream.utterance.transcribe(self._recognizer, end)
             self.stats.partials += 1
             self.stats.lag_ms.append((time.monotonic() - pushed_at) * 1000)
         except Exception:

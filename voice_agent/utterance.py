@@ -77,26 +77,26 @@ class Utterance:
             self._chunks.clear()
             self._chunks_start = self.samples
 
-    def transcribe(self, recognizer: Recognizer, end: int, second_look: bool) -> Transcript:
-        """Transcript up to sample `end`. `second_look`: see `Recognizer.transcribe`."""
+    def transcribe(self, recognizer: Recognizer, end: int) -> Transcript:
+        """Transcript up to sample `end`."""
         with self._lock:
             closed = [segment for segment in self._segments if segment.end <= end]
         parts: list[Transcript] = []
         for segment in closed:
             with self._settling:
                 if segment.transcript is None:
-                    segment.transcript = self._recognize(recognizer, segment.start, segment.end, True)
+                    segment.transcript = self._recognize(recognizer, segment.start, segment.end)
                     self._trim()
             parts.append(segment.transcript)
         start = closed[-1].end if closed else 0
-        parts.append(self._recognize(recognizer, start, end, second_look))
+        parts.append(self._recognize(recognizer, start, end))
         return _joined(parts)
 
-    def _recognize(self, recognizer: Recognizer, start: int, end: int, second_look: bool) -> Transcript:
+    def _recognize(self, recognizer: Recognizer, start: int, end: int) -> Transcript:
         with self._lock:
             audio = self._audio(start, end)
         pcm = audio.astype(np.float32) / 32768.0
-        return recognizer.transcribe(pcm, self._language, self._prompt, second_look=second_look)
+        return recognizer.transcribe(pcm, self._language, self._prompt)
 
     def _audio(self, start: int, end: int) -> npt.NDArray[np.int16]:
         """Samples of the utterance that are still kept; holds the lock."""

@@ -29,6 +29,7 @@ __all__ = ["SAMPLE_RATE", "Prompt", "Recognizer", "RecognizerConfig", "Transcrip
 SAMPLE_RATE = 16_000
 _HOP = 160
 _MAX_FRAMES = 3000
+_PROMPT_TOKENS = 223
 _LANGUAGES = ("zh", "en")
 
 Prompt = str | Mapping[str, str]
@@ -56,12 +57,14 @@ class RecognizerConfig(BaseModel):
     """Silence that is encoded after the speech."""
     floor_dbfs: float = -60.0
     """Audio whose loudest 20 ms stay below this is not transcribed."""
-    sure_logprob: float = -0.6
+    sure_logprob: float = -0.5
     """At least this likely: believed without a second look."""
     doubtful_logprob: float = -1.0
     """Less likely than this without the prompt: not believed."""
     no_speech: float = Field(default=0.6, gt=0, le=1)
     """Whisper's own probability of no speech above which a text must be likely to be believed."""
+    fluent_units_per_second: float = Field(default=6.5, gt=0)
+    """A sentence written twice is taken for one if saying it twice would have been faster than this."""
     units_per_second: float = Field(default=9.0, gt=0)
     """Chinese characters, or English syllables, that nobody speaks faster than."""
 
@@ -125,14 +128,11 @@ class Recognizer:
         self._simplify: Any = opencc.OpenCC("t2s")
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
 
-    def transcribe(
-        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt, second_look: bool = True
-    ) -> Transcript:
+    def transcribe(self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt) -> Transcript:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
         `prompt`: words that are likely, in the script and style that the text should have, or such words by
-        language. Without `second_look` a text that would need one is dropped, which is quicker and right for
-        partial results.
+        language.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -146,10 +146,10 @@ class Recognizer:
         encoded = self._encode(pcm)
         spoken: Language = language or self._detect(encoded)
         words = prompt if isinstance(prompt, str) else prompt.get(spoken, "")
-        draft = self._decode(encoded, spoken, words, seconds)
+        draft = self._decode(encoded, spoken, words, seconds, voiced)
         verdict = self._judge(draft, voiced, prompted=bool(words))
-        if verdict != "accepted" and words and second_look:
-            plain = self._decode(encoded, spoken, "", seconds)
+        if verdict != "accepted" and words:
+            plain = self._decode(encoded, spoken, "", seconds, voiced)
             draft, verdict = self._compare(draft, plain, voiced)
         return Transcript(
             text=draft.text if verdict == "accepted" else "",
@@ -176,12 +176,12 @@ class Recognizer:
         probabilities = dict(self._model.detect_language(encoded)[0])
         return "en" if probabilities["<|en|>"] > probabilities["<|zh|>"] else "zh"
 
-    def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float) -> _Draft:
+    def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float, voiced: float) -> _Draft:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
         ids = [self._tokenizer.token_to_id(token) for token in start]
         if prompt:
             words = self._tokenizer.encode(" " + prompt.strip(), add_special_tokens=False).ids
-            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *words[-200:], *ids]
+            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *words[-_PROMPT_TOKENS:], *ids]
         longest = 12 + int(seconds * 10)
         result = self._model.generate(
             encoded,
@@ -194,7 +194,7 @@ class Recognizer:
             suppress_tokens=self._suppress,
         )[0]
         text = _tidy(self._simplify.convert(self._tokenizer.decode(result.sequences_ids[0], skip_special_tokens=True)))
-        once = _unrolled(text)
+        once = _unrolled(text, self.config.fluent_units_per_second * voiced)
         return _Draft(once, float(result.scores[0]), float(result.no_speech_prob), looped=once != text)
 
     def _judge(self, draft: _Draft, voiced: float, prompted: bool) -> Verdict:
@@ -216,8 +216,8 @@ class Recognizer:
     def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
         """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
         verdict = self._judge(plain, voiced, prompted=False)
-        sane = not prompted.looped and not self._dense(prompted.text, voiced)
-        if verdict == "accepted" and sane and _sounds_like(prompted.text, plain.text):
+        babble = self._dense(prompted.text, voiced) or (prompted.looped and _units(prompted.text) < 3)
+        if verdict == "accepted" and not babble and _sounds_like(prompted.text, plain.text):
             return prompted, "accepted"
         return plain, verdict
 
@@ -239,9 +239,14 @@ def _units(text: str) -> int:
     return len(re.findall(r"[\u4e00-\u9fff]|\d|[aeiouyAEIOUY]+|\b[^\W\d_aeiouyAEIOUY\u4e00-\u9fff]+\b", text))
 
 
-def _unrolled(text: str) -> str:
-    """Cut a text after the first piece that it writes over and over, be it a sentence or a syllable."""
-    for loop in (r"(.{1,4}?)(?:\W*\1){4,}", r"(.{5,}?)(?:\W*\1){2,}"):
+def _unrolled(text: str, fluent_units: float) -> str:
+    """Cut a text after the first piece that it writes over and over, be it a syllable, a sentence, or, in a text of
+    more than `fluent_units`, a sentence written twice.
+    """
+    loops = [r"(.{1,4}?)(?:\W*\1){4,}", r"(.{5,}?)(?:\W*\1){2,}", r"^(\w{2,4})(?:\W*\1){2,}\W*$"]
+    if _units(text) > fluent_units:
+        loops.append(r"^(.{4,}?)\W*\1")
+    for loop in loops:
         match = re.search(loop, text)
         if match is not None:
             return text[: match.start()] + match.group(1)

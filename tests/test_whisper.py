@@ -1,0 +1,176 @@
+import re
+
+import numpy as np
+import pytest
+
+from tests.recordings import recording
+from voice_agent.whisper import (
+    Recognizer,
+    RecognizerConfig,
+    Transcript,
+    _begins_foreign,
+    _Draft,
+    _sounds_like,
+    _tidy,
+    _units,
+    _unrolled,
+    _voiced_seconds,
+    check_language,
+)
+
+MENU = "珍珠奶茶、椰果奶茶、柠檬红茶、抹茶拿铁、美式咖啡、杨枝甘露、少冰、去冰、半糖、三分糖、珍珠、布丁、大杯、中杯"
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Recognizer:
+    return Recognizer(RecognizerConfig(parallel=1))
+
+
+def heard(recognizer: Recognizer, name: str, language: str | None, prompt: str = "") -> Transcript:
+    pcm = recording(name).astype(np.float32) / 32768
+    return recognizer.transcribe(pcm, language, prompt)  # type: ignore[arg-type]
+
+
+def errors(expected: str, got: str) -> float:
+    """Edit distance of the letters, as a share of the expected ones."""
+    one, other = (re.sub(r"\W", "", text).lower() for text in (expected, got))
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        previous, row[0] = row[0], i
+        for j, b in enumerate(other, start=1):
+            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (a != b))
+    return row[-1] / len(one)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "text", "bound"),
+    [
+        ("zh_song.wav", "zh", "换一首歌", 0.0),
+        ("zh_news.wav", "zh", "甚至出现交易几乎停滞的情况", 0.16),
+        ("zh_welcome.wav", "zh", "欢迎大家来体验达摩院推出的语音识别模型", 0.25),
+        ("zh_complete.wav", "zh", "你有没有发生过一些童年趣事呀", 0.4),
+        ("en_spk1.wav", "en", "the child almost hurt the small dog", 0.1),
+        ("en_jfk.flac", "en", "And so my fellow Americans ask not what your country can do for you "
+         "ask what you can do for your country", 0.05),
+    ],
+)  # fmt: skip
+def test_people_are_understood(recognizer: Recognizer, name: str, language: str, text: str, bound: float) -> None:
+    for prompt in ("", MENU if language == "zh" else ""):
+        transcript = heard(recognizer, name, language, prompt)
+        assert transcript.verdict == "accepted"
+        assert errors(text, transcript.text) <= bound, transcript
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "words"),
+    [("order_zh.flac", "zh", "珍珠奶茶"), ("order_en.flac", "en", "pearl milk tea with less ice")],
+)
+def test_the_language_is_detected_and_the_prompt_is_of_that_language(
+    recognizer: Recognizer, name: str, language: str, words: str
+) -> None:
+    pcm = recording(name).astype(np.float32) / 32768
+    prompt = {"zh": MENU, "en": "pearl milk tea, latte, lemon black tea, less ice, no sugar"}
+    transcript = recognizer.transcribe(pcm, None, prompt)
+    assert transcript.language == language
+    assert words in transcript.text.lower()
+
+
+def test_traditional_script_comes_out_simplified(recognizer: Recognizer) -> None:
+    assert heard(recognizer, "zh_song.wav", "zh").text == "换一首歌"
+
+
+@pytest.mark.parametrize("name", ["noise_room.wav", "cough.wav", "burst_dog.wav", "burst_phone.wav"])
+@pytest.mark.parametrize("language", ["zh", None])
+def test_noises_give_no_text(recognizer: Recognizer, name: str, language: str | None) -> None:
+    transcript = heard(recognizer, name, language, MENU)
+    assert transcript.text == "", transcript
+    assert transcript.verdict != "accepted"
+
+
+def test_silence_is_not_even_looked_at(recognizer: Recognizer) -> None:
+    for pcm in (np.zeros(16_000, np.float32), np.zeros(0, np.float32), np.full(16_000, 1e-5, np.float32)):
+        transcript = recognizer.transcribe(pcm, "zh", MENU)
+        assert (transcript.text, transcript.verdict) == ("", "quiet")
+        assert transcript.seconds == len(pcm) / 16_000
+
+
+def test_wrong_input_is_refused(recognizer: Recognizer) -> None:
+    with pytest.raises(ValueError, match="expected a language of zh, en or none to detect it, got 'cn'"):
+        recognizer.transcribe(np.zeros(1, np.float32), "cn", "")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"expected float32\[T\], got int16\[1\]"):
+        recognizer.transcribe(np.zeros(1, np.int16), "zh", "")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"expected at most 27.5 s of audio, got 28.0 s"):
+        recognizer.transcribe(np.ones(28 * 16_000, np.float32), "zh", "")
+    with pytest.raises(ValueError, match="extra"):
+        RecognizerConfig.model_validate({"beam": 5})
+    check_language(None)
+
+
+def test_no_other_script_can_be_written(recognizer: Recognizer) -> None:
+    tokenizer = recognizer._tokenizer
+    for text in ("これはペンです", "감사합니다", "спасибо", "ありがとう"):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert set(ids) & set(recognizer._suppress), text
+    for text in ("我要一杯 latte 加 oat milk，三分糖。", "Café, 18 yuan – one please!", "不要了？"):
+        ids = tokenizer.encode(text, add_special_tokens=False).ids
+        assert not set(ids) & set(recognizer._suppress) - set(tokenizer.encode("“¥", add_special_tokens=False).ids), (
+            text
+        )
+    assert not _begins_foreign("。".encode()[:2])
+    assert _begins_foreign("ア".encode()[:2])
+
+
+@pytest.mark.parametrize(
+    ("text", "fluent", "once"),
+    [
+        ("鹅鹅鹅鹅鹅鹅鹅鹅", 99, "鹅"),
+        ("1-3-0-0-0-0-0-0-0", 99, "1-3-0"),
+        ("我要珍珠奶茶，我要珍珠奶茶，我要珍珠奶茶", 99, "我要珍珠奶茶"),
+        ("再加一杯热可可。再加一杯热可可。", 9, "再加一杯热可可"),
+        ("再加一杯热可可。再加一杯热可可。", 16, "再加一杯热可可。再加一杯热可可。"),
+        ("一杯珍珠奶茶，一杯椰果奶茶", 9, "一杯珍珠奶茶，一杯椰果奶茶"),
+        ("布丁、布丁、布丁", 99, "布丁"),
+        ("不不不", 99, "不不不"),
+        ("不不不，不要了", 9, "不不不，不要了"),
+    ],
+)
+def test_what_is_written_over_and_over_is_cut(text: str, fluent: float, once: str) -> None:
+    assert _unrolled(text, fluent) == once
+
+
+def test_spoken_length_and_sound() -> None:
+    assert _units("我要18块") == 5
+    assert _units("one pearl milk tea, hmm") == 6
+    assert _sounds_like("少冰的珍珠奶茶", "小冰的珍珠海茶")
+    assert not _sounds_like("三分糖", "第一名")
+    assert _sounds_like("less ice please", "less eyes please")
+    assert _tidy(" 《语音》 ok\ufffd ") == "语音 ok"
+    loud = np.concatenate([np.zeros(8000), np.ones(8000), np.full(8000, 1e-3)]).astype(np.float32)
+    assert _voiced_seconds(loud, -60) == pytest.approx(0.5)
+
+
+def draft(text: str, logprob: float, no_speech: float = 0.1, looped: bool = False) -> _Draft:
+    return _Draft(text, logprob, no_speech, looped)
+
+
+@pytest.mark.parametrize(
+    ("prompted", "plain", "text", "verdict"),
+    [
+        (draft("少冰的珍珠奶茶", -0.7), draft("小冰的珍珠海茶", -0.8), "少冰的珍珠奶茶", "accepted"),
+        (draft("三分糖", -0.9), draft("第一名", -2.8), "第一名", "unlikely"),
+        (draft("三分糖", -0.9), draft("马上停下", -0.4), "马上停下", "accepted"),
+        (draft("椰果", -0.4, looped=True), draft("椰果", -0.4, looped=True), "椰果", "repeated"),
+        (draft("三分糖", -0.9), draft("谢谢观看", -0.8, no_speech=0.8), "谢谢观看", "no_speech"),
+        (draft("再来一杯热可可", -0.3, looped=True), draft("再来一杯热可可", -0.3), "再来一杯热可可", "accepted"),
+    ],
+)
+def test_words_that_only_the_prompt_explains_are_not_believed(
+    recognizer: Recognizer, prompted: _Draft, plain: _Draft, text: str, verdict: str
+) -> None:
+    got, why = recognizer._compare(prompted, plain, voiced=2.0)
+    assert (got.text, why) == (text, verdict)
+
+
+def test_more_words_than_anybody_can_say_are_not_believed(recognizer: Recognizer) -> None:
+    assert recognizer._judge(draft("我要一杯少冰的珍珠奶茶", -0.2), voiced=0.3, prompted=False) == "too_dense"
+    assert recognizer._judge(draft("我要一杯少冰的珍珠奶茶", -0.2), voiced=2.0, prompted=False) == "accepted"
