@@ -102,3 +102,18 @@ def test_what_is_not_certain_is_asked(known: dict[str, tuple[str, ...]], heard: 
 )
 def test_what_is_not_there_is_not_made_up(known: dict[str, tuple[str, ...]], heard: str) -> None:
     assert match(heard, known).ids == ()
+
+
+@pytest.mark.parametrize(
+    ("known", "pairs"),
+    [
+        (TOPPINGS, "椰果/野果 布丁/补丁 仙草/鲜草 芋圆/鱼丸 珍珠/真珠 红豆/红斗 奶盖/奶钙 仙草/先草 布丁/不定"),
+        (CHOICES, "去冰/取冰 少冰/小冰 少冰/手冰 微冰/威冰 半糖/半堂 全糖/泉糖 无糖/五糖 三分糖/山分糖"),
+        (DRINKS, "乌龙茶/无龙茶 拿铁/那铁 美式/美食 四季春/四季村 可可/克可 脏脏茶/葬葬茶 抹茶拿铁/末茶拿铁"),
+    ],
+)
+def test_confusable_pairs_have_one_id(known: dict[str, tuple[str, ...]], pairs: str) -> None:
+    for pair in pairs.split():
+        meant, heard = (match(name, known) for name in pair.split("/"))
+        assert len(meant.ids) == 1
+        assert (heard.ids, heard.certain) == (meant.ids, True), pair

@@ -1,8 +1,10 @@
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from demos.ordering import agent as agent_module
 from demos.ordering.agent import agent
 from demos.ordering.cart import Cart
 from demos.ordering.menu import default_menu
@@ -94,3 +96,8 @@ async def test_look_up(call: Call[Cart]) -> None:
     }
     offered = await run(call, "look_up")
     assert offered["favourites"] == ["pearl_milk_tea", "coconut_milk_tea", "pudding_milk_tea"]
+
+
+def test_the_agent_is_one_short_file() -> None:
+    lines = Path(agent_module.__file__).read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if line]) <= 15
