@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from aiortc import RTCConfiguration, RTCPeerConnection
 
-from voice_agent.client import CallClient
+from voice_agent.client import CallClient, CallRefused
 from voice_agent.media.aiortc_patches import host_addresses
 from voice_agent.media.speaker import FRAME, RATE, Speaker
 from voice_agent.server import Server, ServerConfig, create_app
@@ -165,13 +165,19 @@ ENDINGS = ("hang up", "close the tab", "killed while listening", "killed in a re
 
 
 async def end_one_call(url: str, ending: str, say: dict[str, Any] | None = None) -> None:
-    """Place a call and end it in one of `ENDINGS`. `say`: the event that makes the agent speak."""
+    """Place a call and end it in one of `ENDINGS`. `say`: the event that makes the agent speak.
+
+    Raises CallRefused when there is no slot for it.
+    """
     if ending in ("never connects", "refused offer"):
         sdp = await offer()
         if ending == "refused offer":
             sdp = sdp.replace("opus/48000/2", "speex/16000")
         async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as client:
-            await client.post(f"{url}/v1/realtime/calls", content=sdp, headers={"Content-Type": "application/sdp"})
+            headers = {"Content-Type": "application/sdp"}
+            response = await client.post(f"{url}/v1/realtime/calls", content=sdp, headers=headers)
+        if response.status_code not in (201, 422):
+            raise CallRefused(response.status_code, response.text)
         return
     async with CallClient(url, connect_s=30) as call:
         await call.wait_for("session.created")
