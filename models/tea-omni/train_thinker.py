@@ -32,8 +32,9 @@ from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations  # 
 from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
 
 CALL_WEIGHT = 3.0
-BATCH_TOKENS = 6000
-BUFFER = 3072
+REPLIES = 0.5  # of the turns with calls go on to their reply, which is learned sooner
+BATCH_TOKENS = 3000
+BUFFER = 2048
 
 
 class SoundingDecoder(nn.Module):
@@ -108,9 +109,11 @@ def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], 
         for s in make.dialogue(rng, language, words):
             prompt = [t if rng.random() > 0.01 else "<unk>" for t in s.prompt]
             prompt = [x for t in prompt for x in _spelled(rng, t)]
-            tokens = prompt + s.calls + s.results + s.reply
-            weights = [0.0] * len(prompt) + [CALL_WEIGHT] * len(s.calls) + [0.0] * len(s.results)
-            yield words.encode(tokens), weights + [1.0] * len(s.reply)
+            tokens, weights = prompt + s.calls, [0.0] * len(prompt) + [CALL_WEIGHT] * len(s.calls)
+            if not s.results or rng.random() < REPLIES:
+                tokens = tokens + s.results + s.reply
+                weights = weights + [0.0] * len(s.results) + [1.0] * len(s.reply)
+            yield words.encode(tokens), weights
 
 
 def _spelled(rng: random.Random, token: str) -> list[str]:
@@ -244,11 +247,11 @@ def main() -> None:
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for opt in opts:
             opt.step()
-        average.update(model, min(0.997, (step + 1) / (step + 10)))
+        average.update(model, min(0.998, (step + 1) / (step + 10)))
         step += 1
         calls = weights == CALL_WEIGHT
         losses.append((each[calls].mean().item(), each[~calls].mean().item()))
-        if step % 50 == 0:
+        if step % 100 == 0:
             mean = [sum(v) / len(losses) for v in zip(*losses, strict=True)]
             now = spent + (time.time() - start) / 60
             curve.append(

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from . import zh
 from .words import load
 
 Item = dict[str, Any]
@@ -73,6 +74,8 @@ def plural(name: str) -> str:
 
 
 def named(rng: random.Random, drink: str, n: int) -> str:
+    if rng.random() < 0.03:
+        return zh.DRINK[drink]
     name = rng.choice(NAMES[drink])
     return name if n == 1 or rng.random() < 0.2 else plural(name)
 

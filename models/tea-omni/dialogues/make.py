@@ -23,6 +23,7 @@ from .simulate import Shop
 
 WORDS = {"zh": zh, "en": en}
 END = "<end>"
+FAILED: dict[str, Any] = {"ok": False, "error": "failed", "changed": []}
 _PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
 CHATTER_EN: list[str] = en.CHATTER
 
@@ -65,7 +66,11 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         messages.append(Message("user", said))
         prompt = prompt_tokens(read(ThinkRequest(tuple(messages), language)), vocabulary)
         calls = tuple(ToolCall(f"{turn}.{i}", name, args) for i, (name, args) in enumerate(plan.calls))
-        results: list[tuple[ToolCall, dict[str, Any]]] = [(c, scene.shop.run(c.name, dict(c.arguments))) for c in calls]
+        failed = rng.random() < 0.004
+        results: list[tuple[ToolCall, dict[str, Any]]] = [
+            (c, FAILED | {"cart": scene.shop.cart.view()} if failed else scene.shop.run(c.name, dict(c.arguments)))
+            for c in calls
+        ]
         if any(r["cart"]["total"] > 9999 for _, r in results):
             return
         reply = compose(scene, plan, [((c.name, dict(c.arguments)), r) for c, r in results])

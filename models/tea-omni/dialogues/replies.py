@@ -25,7 +25,7 @@ def compose(s: Scene, plan: Plan, results: Sequence[tuple[Call, Result]]) -> str
     placed = [result for call, result in good if call[0] == "place"]
     if placed and len(results) > 1:
         return _join(words, [*(_error(s, result) for result in errors[:2]), _answer(s, plan, placed[-1])])
-    for result in errors[:2]:
+    for result in errors[:1] if errors and errors[0]["error"] == "failed" else errors[:2]:
         parts.append(_error(s, result))
     if parts:
         return _join(words, parts)
@@ -94,6 +94,8 @@ def _error(s: Scene, result: Result) -> str:
         return text["sold_out"].format(x=_name(s, result["item"]))
     if result["error"] == "quantity_unclear":
         return str(text["quantity"])
+    if result["error"] == "failed":
+        return str(text["unclear"])
     if result["error"] == "empty_cart":
         return str(text["empty"])
     if result["error"] == "no_such_line":
