@@ -151,7 +151,6 @@ async def serve_agent(
 
 
 async def _tell_address(server: Server, config: ServerConfig, on_ready: Callable[[str], None]) -> None:
-    while not server.started:  # noqa: ASYNC110  (uvicorn has a flag and no event)
-        await asyncio.sleep(0.02)
+    await server.listening.wait()
     port = server.servers[0].sockets[0].getsockname()[1]
     on_ready(f"http://{config.host}:{port}")
