@@ -122,13 +122,14 @@ def microphone(recording: Path, folder: Path) -> str:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize(
-    ("language", "locale", "drink", "ice"),
-    [("zh", "zh-CN", "珍珠奶茶", "少冰"), ("en", "en-GB", "Pearl milk tea", "less ice")],
+    ("order", "locale", "drink", "ice"),
+    [("order.wav", "zh-CN", "珍珠奶茶", "少冰"), ("order_en.wav", "en-GB", "Pearl milk tea", "less ice")],
+    ids=["zh", "en"],
 )
 def test_a_spoken_order_reaches_the_cart_and_is_answered_aloud(
-    agent_address: str, tmp_path: Path, language: str, locale: str, drink: str, ice: str
+    agent_address: str, tmp_path: Path, order: str, locale: str, drink: str, ice: str
 ) -> None:
-    spoken = microphone(ROOT / f"tests/data/order_{language}.flac", tmp_path)
+    spoken = microphone(ROOT / "demos/ordering" / order, tmp_path)
     with chromium(spoken) as browser:
         page = browser.new_context(viewport={"width": 1280, "height": 860}, locale=locale).new_page()
         page.set_default_timeout(30_000)
