@@ -9,6 +9,7 @@ from voice_agent.whisper import (
     RecognizerConfig,
     Transcript,
     _begins_foreign,
+    _condensed,
     _Draft,
     _sounds_like,
     _tidy,
@@ -162,6 +163,9 @@ def draft(text: str, logprob: float, no_speech: float = 0.1, looped: bool = Fals
         (draft("椰果", -0.4, looped=True), draft("椰果", -0.4, looped=True), "椰果", "repeated"),
         (draft("三分糖", -0.9), draft("谢谢观看", -0.8, no_speech=0.8), "谢谢观看", "no_speech"),
         (draft("再来一杯热可可", -0.3, looped=True), draft("再来一杯热可可", -0.3), "再来一杯热可可", "accepted"),
+        (draft("我要一杯珍珠奶茶、椰果", -0.3), draft("我要一杯", -0.5), "我要一杯", "accepted"),
+        (draft("我要一杯杨枝甘露", -0.3), draft("算了", -0.4, looped=True), "我要一杯杨枝甘露", "accepted"),
+        (draft("椰果", -0.3, no_speech=0.5), draft("啊", -0.4, looped=True), "啊", "repeated"),
     ],
 )
 def test_words_that_only_the_prompt_explains_are_not_believed(
@@ -174,3 +178,13 @@ def test_words_that_only_the_prompt_explains_are_not_believed(
 def test_more_words_than_anybody_can_say_are_not_believed(recognizer: Recognizer) -> None:
     assert recognizer._judge(draft("我要一杯少冰的珍珠奶茶", -0.2), voiced=0.3, prompted=False) == "too_dense"
     assert recognizer._judge(draft("我要一杯少冰的珍珠奶茶", -0.2), voiced=2.0, prompted=False) == "accepted"
+
+
+def test_a_long_prompt_loses_what_other_entries_contain(recognizer: Recognizer) -> None:
+    assert _condensed("珍珠奶茶、珍珠、少冰、奶茶") == "珍珠奶茶、少冰"
+    assert _condensed("matcha latte, latte, tea") == "matcha latte, tea"
+    assert len(recognizer._prompt_ids("珍珠奶茶、" * 200)) < 10
+    assert len(recognizer._prompt_ids("，".join(chr(0x4E00 + n) for n in range(400)))) == 223
+    for number in range(40):
+        recognizer._prompt_ids(f"茶{number}")
+    assert len(recognizer._prompts) <= 16

@@ -125,6 +125,7 @@ class Recognizer:
         self._storage: Any = ctranslate2.StorageView
         self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._features: Any = FeatureExtractor(feature_size=self._model.n_mels)
+        self._prompts: dict[str, list[int]] = {}
         self._simplify: Any = opencc.OpenCC("t2s")
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
 
@@ -180,8 +181,7 @@ class Recognizer:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
         ids = [self._tokenizer.token_to_id(token) for token in start]
         if prompt:
-            words = self._tokenizer.encode(" " + prompt.strip(), add_special_tokens=False).ids
-            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *words[-_PROMPT_TOKENS:], *ids]
+            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *self._prompt_ids(prompt), *ids]
         longest = 12 + int(seconds * 10)
         result = self._model.generate(
             encoded,
@@ -197,6 +197,16 @@ class Recognizer:
         once = _unrolled(text, self.config.fluent_units_per_second * voiced)
         return _Draft(once, float(result.scores[0]), float(result.no_speech_prob), looped=once != text)
 
+    def _prompt_ids(self, prompt: str) -> list[int]:
+        """Tokens of a prompt. One that is too long loses the entries that others contain, and then its beginning."""
+        if prompt not in self._prompts:
+            for text in (prompt, _condensed(prompt)):
+                ids = self._tokenizer.encode(" " + text.strip(), add_special_tokens=False).ids
+                if len(ids) <= _PROMPT_TOKENS:
+                    break
+            self._prompts = {prompt: ids[-_PROMPT_TOKENS:]} | dict(list(self._prompts.items())[:15])
+        return self._prompts[prompt]
+
     def _judge(self, draft: _Draft, voiced: float, prompted: bool) -> Verdict:
         """Whether a draft can be believed by itself. Under a prompt, likelihoods are those of its words."""
         config = self.config
@@ -207,6 +217,9 @@ class Recognizer:
         silent = draft.no_speech_prob > config.no_speech and (prompted or draft.avg_logprob < config.sure_logprob)
         if silent or not _units(draft.text):
             return "no_speech"
+        hurried = _units(draft.text) > config.fluent_units_per_second * voiced
+        if prompted and hurried:
+            return "unlikely"
         least = config.sure_logprob if prompted else config.doubtful_logprob
         return "accepted" if draft.avg_logprob >= least else "unlikely"
 
@@ -215,9 +228,17 @@ class Recognizer:
 
     def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
         """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
+        config = self.config
         verdict = self._judge(plain, voiced, prompted=False)
-        babble = self._dense(prompted.text, voiced) or (prompted.looped and _units(prompted.text) < 3)
-        if verdict == "accepted" and not babble and _sounds_like(prompted.text, plain.text):
+        length = _units(prompted.text)
+        babble = self._dense(prompted.text, voiced) or (prompted.looped and length < 3)
+        if babble:
+            return plain, verdict
+        if verdict in ("too_dense", "repeated"):
+            # The second look lost the thread, and says nothing about the first.
+            clear = prompted.no_speech_prob < config.no_speech / 2 and prompted.avg_logprob >= config.sure_logprob
+            return (prompted, "accepted") if clear else (plain, verdict)
+        if verdict == "accepted" and length <= _units(plain.text) + 2 and _sounds_like(prompted.text, plain.text):
             return prompted, "accepted"
         return plain, verdict
 
@@ -237,6 +258,13 @@ def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
 def _units(text: str) -> int:
     """Spoken length of a text: Chinese characters, digits, and groups of vowels in Latin words."""
     return len(re.findall(r"[\u4e00-\u9fff]|\d|[aeiouyAEIOUY]+|\b[^\W\d_aeiouyAEIOUY\u4e00-\u9fff]+\b", text))
+
+
+def _condensed(prompt: str) -> str:
+    """A list without the entries that another entry contains."""
+    entries = list(dict.fromkeys(re.split(r"\s*[、,，]\s*", prompt.strip())))
+    kept = [entry for entry in entries if not any(entry != other and entry in other for other in entries)]
+    return ("、" if "、" in prompt else ", ").join(kept)
 
 
 def _unrolled(text: str, fluent_units: float) -> str:
