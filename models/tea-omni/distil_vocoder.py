@@ -1,9 +1,10 @@
-"""Fits the streaming decoder to the teacher's vocoder one layer after another, in closed form.
+"""Fits the decoder's input layer and first stage to the teacher's vocoder, one layer after another, in closed form.
 
-The decoder's convolutions see less of the future than the teacher's, and its mel was quantised. Every layer in turn gets
-the weights that predict the teacher's output of that layer best (least squares with a pull towards the teacher's own
-weights) from what the layers before it, already fitted, really give. A few CPU minutes instead of hours of gradient
-descent; what is left is for `train_codec.py`.
+These layers see less of the future than the teacher's, and their mel was quantised. Each in turn gets the weights that
+predict the teacher's output of that layer best (least squares with a pull towards the teacher's own weights) from what the
+layers before it, already fitted, really give: CPU seconds instead of hours of gradient descent. The later stages keep the
+teacher's weights: they make the phase, which nothing predicts, and least squares would answer that with silence (12 dB were
+lost between 1 and 3 kHz). What is left is for `train_codec.py`.
 
     python models/tea-omni/distil_vocoder.py CODEC --zh ZH --en EN     writes CODEC/distilled.safetensors
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -30,6 +31,7 @@ from voice_agent.tea.codec import (
     LatentSpace,
     ResidualBlock,
     UpsamplingStage,
+    Vocoder,
 )  # fmt: skip
 
 _SLOPE, _DILATIONS = 0.2, (1, 3, 9, 27)
@@ -37,6 +39,10 @@ BEFORE, KEPT, AFTER = 40, 120, 28
 """Mel frames of an excerpt: context before, frames that count, context after."""
 
 Signals = list[torch.Tensor]
+
+
+def active(x: torch.Tensor) -> torch.Tensor:
+    return functional.leaky_relu(x, _SLOPE)
 
 
 def shifted(x: torch.Tensor, offset: int) -> torch.Tensor:
@@ -84,77 +90,76 @@ class LayerFit:
         return self.before / self.power, (self.before - float(gain)) / self.power
 
 
-def distil(decoder: Decoder, teacher: TeacherVocoder, exact: Signals, quantised: Signals, pull: float) -> None:
-    """Fit `decoder.vocoder`. `exact`, `quantised`: mels float32[BEFORE + KEPT + AFTER, 80] for teacher and student."""
-    vocoder = decoder.vocoder
-    meant, got = exact, quantised
+class Distillation:
+    """The input layer and the first stage, fitted in order.
 
-    def centred(x: torch.Tensor, layer: int, dilation: int = 1) -> torch.Tensor:
-        weight, bias = teacher.convolution(layer)
+    `exact`, `quantised`: mels float32[BEFORE + KEPT + AFTER, 80] for teacher and student. `meant`, `got`: what the last
+    fitted layer gives in the teacher and in the student.
+    """
+
+    def __init__(
+        self, vocoder: Vocoder, teacher: TeacherVocoder, exact: Signals, quantised: Signals, pull: float
+    ) -> None:
+        self.vocoder, self.teacher, self.pull = vocoder, teacher, pull
+        self.meant, self.got = exact, quantised
+
+    def run(self) -> None:
+        layer, kernel = self.vocoder.input, self.vocoder.input.kernel
+        reach = range(INPUT_LOOK_AHEAD + 1 - kernel, INPUT_LOOK_AHEAD + 1)
+        inputs = [taps(x, reach) for x in self.got]
+        self.meant = [self.centred(x, 0) for x in self.meant]
+        self.got = self.fit("input", layer.weight, layer.bias, inputs, self.meant, 1)
+        stage, rate = self.vocoder.stages[0], STAGES[0].rate
+        assert isinstance(stage, UpsamplingStage)
+        self.upsample(stage, rate)
+        for index, (block, dilation) in enumerate(zip(stage.blocks, _DILATIONS, strict=True)):
+            assert isinstance(block, ResidualBlock)
+            self.block(block, dilation, 2 + 3 * index, rate)
+
+    def upsample(self, stage: UpsamplingStage, rate: int) -> None:
+        weight, bias = self.teacher.transposed(1)
+        inputs = [taps(active(x), (-1, 0)) for x in self.got]
+        spread = [functional.conv_transpose1d(active(x).T[None], weight, bias, stride=rate)[0].T for x in self.meant]
+        wanted = [y[: len(x) * rate].reshape(len(x), -1) for x, y in zip(self.meant, spread, strict=True)]
+        got = self.fit(f"upsample {rate}", stage.upsample.weight, stage.upsample.bias, inputs, wanted, 1)
+        self.meant, self.got = (
+            [shifted(x.reshape(-1, stage.channels), rate // 2) for x in signals] for signals in (wanted, got)
+        )
+
+    def block(self, block: ResidualBlock, dilation: int, layer: int, rate: int) -> None:
+        """`layer`: the teacher's shortcut, which its dilated convolution and the one after follow."""
+        reach = (-dilation, 0, dilation) if block.delay else (-2 * dilation, -dilation, 0)
+        inner = [self.centred(active(x), layer + 1, dilation) for x in self.meant]
+        inputs = [taps(active(x), reach) for x in self.got]
+        name, dilated = f"dilated {dilation}", block.dilated
+        inner_got = self.fit(name, dilated.weight, dilated.bias, inputs, inner, rate)
+        both = torch.cat([block.mix.weight, block.shortcut.weight], dim=1)
+        inputs = [torch.cat([active(hidden), x], dim=1) for hidden, x in zip(inner_got, self.got, strict=True)]
+        self.meant = [
+            self.centred(x, layer) + self.centred(active(hidden), layer + 2)
+            for x, hidden in zip(self.meant, inner, strict=True)
+        ]
+        self.got = self.fit(f"block {dilation}", both, block.mix.bias, inputs, self.meant, rate)
+        channels = block.shortcut.weight.shape[1]
+        block.mix.weight.copy_(both[:, :channels])
+        block.shortcut.weight.copy_(both[:, channels:])
+
+    def centred(self, x: torch.Tensor, layer: int, dilation: int = 1) -> torch.Tensor:
+        """A convolution of the teacher: float32[T, in] to float32[T, out]."""
+        weight, bias = self.teacher.convolution(layer)
         pad = (weight.shape[-1] - 1) * dilation // 2
         return functional.conv1d(x.T[None], weight, bias, dilation=dilation, padding=pad)[0].T
 
     def fit(
-        name: str, weight: torch.Tensor, bias: torch.Tensor, rate: int,
-        inputs: Callable[[int], torch.Tensor], target: Callable[[int], torch.Tensor],
-    ) -> tuple[Signals, Signals]:  # fmt: skip
-        layer, wanted = LayerFit(weight, bias, pull), []
-        for i in range(len(exact)):
-            wanted.append(target(i))
-            layer.add(inputs(i), wanted[-1], rate)
+        self, name: str, weight: torch.Tensor, bias: torch.Tensor, inputs: Signals, wanted: Signals, rate: int
+    ) -> Signals:
+        """Fit one layer; what it then gives."""
+        layer = LayerFit(weight, bias, self.pull)
+        for x, y in zip(inputs, wanted, strict=True):
+            layer.add(x, y, rate)
         before, after = layer.solve()
         print(f"{name}: relative error {before:.4f} -> {after:.4f}", flush=True)
-        return wanted, [functional.linear(inputs(i), weight, bias) for i in range(len(exact))]
-
-    def active(x: torch.Tensor) -> torch.Tensor:
-        return functional.leaky_relu(x, _SLOPE)
-
-    offsets = range(INPUT_LOOK_AHEAD + 1 - vocoder.input.kernel, INPUT_LOOK_AHEAD + 1)
-    meant, got = fit(
-        "input", vocoder.input.weight, vocoder.input.bias, 1,
-        lambda i: taps(got[i], offsets), lambda i: centred(meant[i], 0),
-    )  # fmt: skip
-    rate, layer = 1, 1
-    for stage, module in zip(STAGES, vocoder.stages, strict=True):
-        assert isinstance(module, UpsamplingStage)
-        weight, bias = teacher.transposed(layer)
-
-        def upsampled(
-            i: int, weight: torch.Tensor = weight, bias: torch.Tensor = bias, hop: int = stage.rate
-        ) -> torch.Tensor:
-            rows = functional.conv_transpose1d(active(meant[i]).T[None], weight, bias, stride=hop)[0].T
-            return rows[: len(meant[i]) * hop].reshape(len(meant[i]), -1)
-
-        tall, short = fit(
-            f"up {stage.rate}", module.upsample.weight, module.upsample.bias, rate,
-            lambda i: taps(active(got[i]), (-1, 0)), upsampled,
-        )  # fmt: skip
-        shift = stage.rate // 2
-        meant = [shifted(x.reshape(-1, stage.channels), shift) for x in tall]
-        got = [shifted(x.reshape(-1, stage.channels), shift) for x in short]
-        rate, layer = rate * stage.rate, layer + 1
-        for block, dilation in zip(module.blocks, _DILATIONS, strict=True):
-            assert isinstance(block, ResidualBlock)
-            reach = (-dilation, 0, dilation) if block.delay else (-2 * dilation, -dilation, 0)
-            inner_meant, inner_got = fit(
-                f"  dilated {dilation}", block.dilated.weight, block.dilated.bias, rate,
-                lambda i, reach=reach: taps(active(got[i]), reach),  # type: ignore[misc]
-                lambda i, layer=layer, dilation=dilation: centred(active(meant[i]), layer + 1, dilation),  # type: ignore[misc]
-            )  # fmt: skip
-            both = torch.cat([block.mix.weight, block.shortcut.weight], dim=1)
-            meant, got = fit(
-                f"  block {dilation}", both, block.mix.bias, rate,
-                lambda i: torch.cat([active(inner_got[i]), got[i]], dim=1),
-                lambda i, layer=layer: centred(meant[i], layer) + centred(active(inner_meant[i]), layer + 2),  # type: ignore[misc]
-            )  # fmt: skip
-            block.mix.weight.copy_(both[:, : stage.channels])
-            block.shortcut.weight.copy_(both[:, stage.channels :])
-            layer += 3
-    reach = range(-(vocoder.output.kernel // 2), vocoder.output.kernel // 2 + 1)
-    fit(
-        "output", vocoder.output.weight, vocoder.output.bias, rate,
-        lambda i: taps(active(got[i]), reach), lambda i: centred(active(meant[i]), layer),
-    )  # fmt: skip
+        return [functional.linear(x, weight, bias) for x in inputs]
 
 
 def excerpts(mels: list[torch.Tensor], count: int, rng: random.Random) -> Signals:
@@ -173,7 +178,7 @@ def main() -> None:
     parser.add_argument("codec", type=Path)
     parser.add_argument("--zh", type=Path, required=True)
     parser.add_argument("--en", type=Path, required=True)
-    parser.add_argument("--excerpts", type=int, default=140)
+    parser.add_argument("--excerpts", type=int, default=300)
     parser.add_argument("--pull", type=float, default=1e-3)
     options = parser.parse_args()
     space = LatentSpace.load(options.codec / "space.safetensors")
@@ -186,7 +191,7 @@ def main() -> None:
     quantised = [space.mel(space.lookup(space.quantise(space.encode(mel)))) for mel in exact]
     decoder = Decoder(space).requires_grad_(False)
     initialise(decoder.vocoder, teacher)
-    distil(decoder, teacher, exact, quantised, options.pull)
+    Distillation(decoder.vocoder, teacher, exact, quantised, options.pull).run()
     save_file(
         {name: value.contiguous() for name, value in decoder.state_dict().items()},
         options.codec / "distilled.safetensors",
