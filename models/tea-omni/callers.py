@@ -71,6 +71,8 @@ def mandarin_symbols(text: str) -> str:
             continue
         for syllable in lazy_pinyin(piece, style=Style.TONE3, neutral_tone_with_five=True, tone_sandhi=True):
             initial, final = to_initials(syllable), to_finals(syllable, v_to_u=False)
+            if not final or final == "ng":  # 嗯
+                initial, final = "", "en"
             whistled = final == "i" and initial in ("zh", "ch", "sh", "r", "z", "c", "s")
             spoken = "ɨ0" if whistled else _FINALS[final]
             symbols += _INITIALS[initial] + spoken.replace("0", _TONES[syllable[-1]])
