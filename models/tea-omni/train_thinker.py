@@ -31,7 +31,7 @@ from dialogues import make, vocabulary  # noqa: E402
 from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations  # noqa: E402
 from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
 
-CALL_WEIGHT = 3.0
+LINE_WEIGHT, CHOICE_WEIGHT, CALL_WEIGHT = 8.0, 4.0, 3.0  # a reply token has 1
 REPLIES = 0.5  # of the turns with calls go on to their reply, which is learned sooner
 BATCH_TOKENS = 3000
 BUFFER = 2048
@@ -109,11 +109,18 @@ def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], 
         for s in make.dialogue(rng, language, words):
             prompt = [t if rng.random() > 0.01 else "<unk>" for t in s.prompt]
             prompt = [x for t in prompt for x in _spelled(rng, t)]
-            tokens, weights = prompt + s.calls, [0.0] * len(prompt) + [CALL_WEIGHT] * len(s.calls)
+            tokens, weights = prompt + s.calls, [0.0] * len(prompt) + [_weight(t) for t in s.calls]
             if not s.results or rng.random() < REPLIES:
                 tokens = tokens + s.results + s.reply
                 weights = weights + [0.0] * len(s.results) + [1.0] * len(s.reply)
             yield words.encode(tokens), weights
+
+
+def _weight(token: str) -> float:
+    """What is hardest to learn counts most: which line is meant, then which choice of which drink."""
+    if token[0] == "L":
+        return LINE_WEIGHT
+    return CHOICE_WEIGHT if token[0] in "=+-" else CALL_WEIGHT
 
 
 def _spelled(rng: random.Random, token: str) -> list[str]:
@@ -172,7 +179,7 @@ def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     ]
 
 
-RATES = (5.0e-3, 3.0e-3)
+RATES = (3.0e-3, 2.0e-3)
 
 
 def export(model: SoundingDecoder, average: Average, words: Vocabulary, folder: Path) -> None:
@@ -190,6 +197,24 @@ def export(model: SoundingDecoder, average: Average, words: Vocabulary, folder: 
     words.save(folder / "thinker.json")
 
 
+def plot(curve: list[dict[str, float]], path: Path) -> None:
+    """Loss over steps, for call tokens and for reply tokens."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.5))
+    for key, label in (("calls", "tool calls"), ("reply", "reply")):
+        axes.plot([point["step"] for point in curve], [point[key] for point in curve], label=label)
+    axes.set(xlabel="step", ylabel="cross-entropy per token", yscale="log", title="tea-omni thinker, training loss")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
@@ -198,7 +223,11 @@ def main() -> None:
     parser.add_argument("--warm", type=Path, help="folder with weights to start from when there is no checkpoint")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--save-minutes", type=float, default=5)
+    parser.add_argument("--plot", type=Path, help="only draw the loss curve of `--work` into this picture")
     options = parser.parse_args()
+    if options.plot:
+        plot(json.loads((options.work / "curve.json").read_text()), options.plot)
+        return
     options.work.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(options.seed)
@@ -249,7 +278,7 @@ def main() -> None:
             opt.step()
         average.update(model, min(0.998, (step + 1) / (step + 10)))
         step += 1
-        calls = weights == CALL_WEIGHT
+        calls = weights > 1
         losses.append((each[calls].mean().item(), each[~calls].mean().item()))
         if step % 100 == 0:
             mean = [sum(v) / len(losses) for v in zip(*losses, strict=True)]

@@ -51,7 +51,7 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
     """Up to six turns of one call."""
     scene = Scene(rng, WORDS[language], Shop(rng))
     messages: list[Message] = []
-    for turn in range(rng.choice([1, 2, 2, 3, 3, 4, 5, 6])):
+    for turn in range(rng.choice([1, 2, 3, 3, 4, 4, 5, 6, 7])):
         if turn and len(scene.lines) > 6:
             return
         if rng.random() < 0.012:

@@ -79,7 +79,7 @@ EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
 
 
 FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
-    (15, order),
+    (11, order),
     (1.2, each),
     (2.5, split),
     (1, varieties),
