@@ -1,11 +1,11 @@
 """Train the talker's pronouncer on a thinker's hidden states, and write the talker's weights.
 
-    python models/tea-omni/train_pronouncer.py --minutes 3
+    python models/tea-omni/train_pronouncer.py
 
 Takes minutes; to be run again whenever the thinker changes. Every reply token is labelled with its phones by a
 lexicon (espeak-ng for English, pypinyin with tone sandhi for Mandarin), and the pronouncer learns to read them off
-the hidden states. Replies are the thinker's own dialogues, general sentences, and words in random order, so that
-a word's phones are known in any company. The acoustic part comes from `train_talker.py`; the codec's projection is
+the hidden states. Replies are those of the thinker's own dialogues, and the same words in random order, so that a
+word's phones are known in any company. The acoustic part comes from `train_talker.py`; the codec's projection is
 folded into its last layer here.
 """
 
@@ -16,8 +16,9 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -29,9 +30,6 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 from dialogues import make  # noqa: E402
 from phones import PAUSES, EnglishLexicon, mandarin_phones  # noqa: E402
-from replies_zh import GENERAL as GENERAL_ZH  # noqa: E402
-from sentences_en import GENERAL as GENERAL_EN  # noqa: E402
-from sentences_en import SMALL_TALK  # noqa: E402
 
 from voice_agent.engine.protocols import Language  # noqa: E402
 from voice_agent.tea.codec import LatentSpace  # noqa: E402
@@ -40,10 +38,11 @@ from voice_agent.tea.talker import save  # noqa: E402
 from voice_agent.tea.talker_net import PAD, TalkerConfig, TalkerNet  # noqa: E402
 from voice_agent.tea.thinker import TeaThinker  # noqa: E402
 from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary  # noqa: E402
+from voice_agent.weights import sha256_of  # noqa: E402
 
-BATCH = 48
+BATCH_TURNS, BATCH_TOKENS = 32, 512
 LEARNING_RATE = 3e-3
-GENERAL_PART, SALAD_PART = 0.2, 0.25
+SALAD_PART = 0.35
 SEED_OF_TEST = 987
 
 
@@ -91,82 +90,71 @@ class Source:
 
     def __init__(self, rng: random.Random, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
         self.rng, self.vocabulary, self.lexicon = rng, vocabulary, lexicon
-        self.general: dict[Language, list[str]] = {
-            "zh": [text for text in GENERAL_ZH if self._readable(text)],
-            "en": [text for text in [*GENERAL_EN, *SMALL_TALK] if self._readable(text)],
-        }
-        read = vocabulary.tokens
         self.words: dict[Language, list[str]] = {
-            "zh": [t for t in read if len(t) == 1 and "\u4e00" <= t <= "\u9fff" and self._sounds(t, "zh")],
-            "en": [t for t in read if t.isascii() and t[0].isalpha() and t.islower() and self._sounds(t, "en")],
+            language: [vocabulary.tokens[i] for i in ids if vocabulary.tokens[i][0].isalpha()]
+            for language, ids in vocabulary.reply.items()
         }
-        self.reply_words: dict[Language, list[str]] = {
-            language: [read[i] for i in vocabulary.reply[language] if read[i] in set(words)]
-            for language, words in self.words.items()
-        }
-
-    def _readable(self, text: str) -> bool:
-        return "<unk>" not in (tokens := self.vocabulary.text_tokens(text)) and "^" not in tokens
-
-    def _sounds(self, token: str, language: Language) -> bool:
-        try:
-            return bool(self.lexicon.phones([token], language)[0])
-        except ValueError:
-            return False
 
     def __iter__(self) -> Iterator[Spoken]:
         while True:
             language: Language = "zh" if self.rng.random() < 0.5 else "en"
             for sample in make.dialogue(self.rng, language, self.vocabulary):
                 reply = sample.reply[:-1]
-                kind = self.rng.random()
-                if kind < GENERAL_PART:
-                    reply = self.vocabulary.text_tokens(self.rng.choice(self.general[language]))
-                elif kind < GENERAL_PART + SALAD_PART:
+                if self.rng.random() < SALAD_PART:
                     reply = self._salad(language)
-                if "<unk>" in reply or "^" in reply:
-                    continue
                 tokens = [*sample.prompt, *sample.calls, *sample.results, *reply]
                 phones = self.lexicon.phones(reply, language)
                 yield Spoken(self.vocabulary.encode(tokens), phones, language)
 
     def _salad(self, language: Language) -> list[str]:
-        pool = self.reply_words[language] if self.rng.random() < 0.5 else self.words[language]
-        words = self.rng.choices(pool, k=self.rng.randint(3, 12))
+        words = self.rng.choices(self.words[language], k=self.rng.randint(3, 12))
         return [*words[:2], ",", *words[2:], self.rng.choice([".", "?", "!"])]
 
 
-def hidden_states(decoder: Decoder, batch: list[Spoken]) -> tuple[Tensor, Tensor]:
-    """Hidden states of all reply tokens of a batch, and those of the tokens after them: float32[N, H] each."""
-    longest = max(len(spoken.ids) for spoken in batch)
-    ids = torch.zeros(len(batch), longest, dtype=torch.long)
-    for row, spoken in enumerate(batch):
-        ids[row, : len(spoken.ids)] = torch.tensor(spoken.ids)
-    _, hidden = decoder(ids)
-    here, following = [], []
-    for row, spoken in enumerate(batch):
-        states = hidden[row, len(spoken.ids) - len(spoken.phones) : len(spoken.ids)]
-        here.append(states)
-        following.append(torch.cat([states[1:], torch.zeros(1, states.shape[1])]))
-    return torch.cat(here), torch.cat(following)
+@dataclass(frozen=True)
+class Tokens:
+    """Reply tokens of many turns: hidden states float32[N, H], those of the tokens after them, and the phones
+    int64[N, slots] filled up with `PAD`. `english`: bool[N]."""
+
+    here: Tensor
+    following: Tensor
+    phones: Tensor
+    english: Tensor
 
 
-def targets(batch: list[Spoken], slots: int) -> Tensor:
-    """int64[N, slots]: the phones of every reply token, then `PAD`."""
-    rows = [phones[:slots] + [PAD] * (slots - len(phones)) for spoken in batch for phones in spoken.phones]
-    return torch.tensor(rows)
+def tokens_of(decoder: Decoder, turns: Sequence[Spoken], slots: int) -> Tokens:
+    """What the thinker's network makes of these turns, a batch at a time."""
+    here, following, phones, english = [], [], [], []
+    ordered = sorted(turns, key=lambda turn: len(turn.ids))
+    for first in range(0, len(ordered), BATCH_TURNS):
+        batch = ordered[first : first + BATCH_TURNS]
+        ids = torch.zeros(len(batch), len(batch[-1].ids), dtype=torch.long)
+        for row, turn in enumerate(batch):
+            ids[row, : len(turn.ids)] = torch.tensor(turn.ids)
+        _, hidden = decoder(ids)
+        for row, turn in enumerate(batch):
+            states = hidden[row, len(turn.ids) - len(turn.phones) : len(turn.ids)]
+            here.append(states)
+            following.append(torch.cat([states[1:], torch.zeros(1, states.shape[1])]))
+            phones += [list(p[:slots]) + [PAD] * (slots - len(p)) for p in turn.phones]
+            english += [turn.language == "en"] * len(turn.phones)
+    return Tokens(torch.cat(here), torch.cat(following), torch.tensor(phones), torch.tensor(english))
 
 
-def accuracy(net: TalkerNet, decoder: Decoder, test: list[Spoken]) -> dict[str, float]:
+def accuracy(net: TalkerNet, test: Tokens) -> dict[str, float]:
     """Part of the tokens whose phones are all right."""
-    report = {}
-    for language in ("zh", "en"):
-        batch = [spoken for spoken in test if spoken.language == language]
-        spoken_phones = net.pronouncer.phones(*hidden_states(decoder, batch))
-        wanted = [phones for spoken in batch for phones in spoken.phones]
-        right = sum(a == b for a, b in zip(spoken_phones, wanted, strict=True))
-        report[language] = round(right / len(wanted), 4)
-    return report
+    logits = net.pronouncer(test.here, test.following)
+    # After the first `PAD` nothing is read.
+    wrong = (logits.argmax(-1) != test.phones) & counted(test.phones)
+    right = ~wrong.any(-1)
+    return {
+        language: round(right[test.english == (language == "en")].float().mean().item(), 4) for language in ("zh", "en")
+    }
+
+
+def counted(phones: Tensor) -> Tensor:
+    """bool[N, slots]: the slots that are read, up to and with the first `PAD`."""
+    return torch.cat([torch.ones(len(phones), 1, dtype=torch.bool), phones[:, :-1] != PAD], 1)
 
 
 def with_projection(state: dict[str, Tensor], config: TalkerConfig, space: LatentSpace) -> TalkerNet:
@@ -190,7 +178,8 @@ def main() -> None:
     parser.add_argument("--acoustic", type=Path, default=cache / "talker" / "talker.pt")
     parser.add_argument("--out", type=Path, default=weights / "talker.safetensors")
     parser.add_argument("--report", type=Path, default=cache / "talker" / "pronouncer.json")
-    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--turns", type=int, default=2500)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -201,42 +190,45 @@ def main() -> None:
     space = LatentSpace.load(args.space)
     config = TalkerConfig.from_json(acoustic["config"])
     config = replace(config, hidden_size=thinker.hidden_size, latent_size=space.basis.shape[1])
-    net = with_projection(acoustic["net"], config, space)
+    net = with_projection(acoustic["average"], config, space)
     lexicon = Lexicon(config.phones)
-    test_source = iter(Source(random.Random(SEED_OF_TEST), thinker.vocabulary, lexicon))
-    test = [next(test_source) for _ in range(200)]
-    source = iter(Source(random.Random(1), thinker.vocabulary, lexicon))
+    net.requires_grad_(False)
+    net.pronouncer.requires_grad_(True)
 
+    def gather(seed: int, count: int) -> Tokens:
+        turns = islice(Source(random.Random(seed), thinker.vocabulary, lexicon), count)
+        with torch.no_grad():
+            return tokens_of(thinker.decoder, list(turns), config.phone_slots)
+
+    began = time.monotonic()
+    test, train = gather(SEED_OF_TEST, 200), gather(1, args.turns)
+    print(f"{len(train.here)} tokens after {time.monotonic() - began:.0f} s", flush=True)
     parameters = list(net.pronouncer.parameters())
     optimizer = torch.optim.AdamW(parameters, LEARNING_RATE, weight_decay=0.01)
-    began, step, curve = time.monotonic(), 0, []
-    while (spent := time.monotonic() - began) < args.minutes * 60:
+    generator = torch.Generator().manual_seed(0)
+    curve = []
+    for step in range(1, args.steps + 1):
         for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * max(0.02, 1 - spent / (args.minutes * 60))
-        batch = [next(source) for _ in range(BATCH)]
-        with torch.no_grad():
-            here, following = hidden_states(thinker.decoder, batch)
-        logits = net.pronouncer(here, following)
-        wanted = targets(batch, config.phone_slots)
-        # After the first `PAD` of a token nothing is read, so nothing has to be learnt there.
-        counted = torch.cat([torch.ones(len(wanted), 1), (wanted[:, :-1] != PAD).float()], 1)
-        each = F.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="none").view_as(counted)
-        loss = (each * counted).sum() / counted.sum()
+            group["lr"] = LEARNING_RATE * max(0.02, 1 - step / args.steps)
+        chosen = torch.randint(len(train.here), (BATCH_TOKENS,), generator=generator)
+        wanted = train.phones[chosen]
+        logits = net.pronouncer(train.here[chosen], train.following[chosen])
+        heard = counted(wanted)
+        loss = F.cross_entropy(logits[heard], wanted[heard])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
-        step += 1
-        if step % 25 == 0:
-            curve.append({"step": step, "seconds": round(spent, 1), "loss": round(loss.item(), 4)})
-            if step % 100 == 0:
-                with torch.no_grad():
-                    curve[-1] |= accuracy(net, thinker.decoder, test)
+        if step % 50 == 0:
+            curve.append({"step": step, "loss": round(loss.item(), 5)})
+        if step % 200 == 0:
+            with torch.no_grad():
+                curve[-1] |= accuracy(net, test)
             print(curve[-1], flush=True)
     with torch.no_grad():
-        final = accuracy(net, thinker.decoder, test)
+        final = accuracy(net, test)
     print("tokens right, held out:", final)
     args.report.write_text(json.dumps({"tokens_right": final, "curve": curve}) + "\n")
-    save(net, args.out)
+    save(net, args.out, sha256_of(args.thinker))
 
 
 if __name__ == "__main__":

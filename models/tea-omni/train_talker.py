@@ -11,12 +11,14 @@ that the teachers have added since are taken in whenever the data is read again.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import random
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,7 @@ DURATION_WEIGHT = 0.2
 SMOOTH_WEIGHT = 0.5
 LEARNING_RATE = 1e-3
 WARM_UP_STEPS = 200
+AVERAGE_KEEP = 0.997  # a step, of the running average of the weights, which is what is evaluated and shipped
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def under_frames(content: Tensor, under: Tensor) -> Tensor:
 
 
 def losses(net: TalkerNet, batch: Batch) -> dict[str, Tensor]:
-    """Mean absolute error of the mel, of its movement within a frame, and of the logarithm of the durations."""
+    """Mean absolute error of the mel, of the steps between its bands, and of the logarithm of the durations."""
     content, log_seconds, _ = net.encoder(batch.phones, batch.language)
     mel = net.frames(under_frames(content, batch.under), batch.timing)
     count = batch.frame_mask.sum()
@@ -140,21 +143,25 @@ class Corpus:
 
     def __init__(self, cache: Path, phones: list[str] | None) -> None:
         self.cache, self.names = cache, phones
+        self.taken = dict.fromkeys(LANGUAGES, 0)
         self.train: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
         self.test: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
 
-    def read(self) -> None:
+    def read(self, limit: int | None = None) -> None:
+        """Take in utterances that are new; of each language the first `limit` at most."""
         space = LatentSpace.load(self.cache / "codec" / "space.safetensors")
-        items = {language: list(load(self.cache / language, language)) for language in LANGUAGES}
+        items = {language: list(islice(load(self.cache / language, language), limit)) for language in LANGUAGES}
         if self.names is None:
             self.names = phone_inventory([item for group in items.values() for item in group])
         ids = {name: index for index, name in enumerate(self.names)}
         for language, group in items.items():
-            known = len(self.test[language]) + len(self.train[language])
-            for number, item in enumerate(group[known:], known):
+            for number, item in enumerate(group[self.taken[language] :], self.taken[language]):
+                if not set(item.phones) <= ids.keys():
+                    continue  # a sound that came up after the inventory was fixed
                 mel = self._mel(item, space)
                 target = self.test if number < HELD_OUT else self.train
                 target[language].append(example(item, mel, ids))
+            self.taken[language] = len(group)
 
     def _mel(self, item: Item, space: LatentSpace) -> npt.NDArray[np.float32]:
         folder = self.cache / item.language
@@ -176,14 +183,19 @@ def batches(corpus: Corpus, size: int, rng: random.Random) -> Batch:
 
 
 def evaluate(net: TalkerNet, corpus: Corpus) -> dict[str, float]:
-    net.eval()
     report: dict[str, float] = {}
     with torch.inference_mode():
         for language, examples in corpus.test.items():
             for name, value in losses(net, collate(examples)).items():
                 report[f"{language}_{name}"] = round(value.item(), 4)
-    net.train()
     return report
+
+
+def update(average: TalkerNet, net: TalkerNet, keep: float) -> None:
+    """Move the average towards the network."""
+    with torch.no_grad():
+        for mean, value in zip(average.parameters(), net.parameters(), strict=True):
+            mean.lerp_(value, 1 - keep)
 
 
 def main() -> None:
@@ -208,11 +220,13 @@ def main() -> None:
     torch.manual_seed(0)
     config = TalkerConfig(tuple(corpus.names), args.hidden_size, MEL_SIZE)
     net = TalkerNet(config, torch.zeros(0, 0, MEL_SIZE)).to(device).train()
+    average = copy.deepcopy(net).eval()
     acoustic = [*net.encoder.parameters(), *net.frames.parameters()]
     optimizer = torch.optim.AdamW(acoustic, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     step, spent, curve = 0, 0.0, []
     if state:
         net.load_state_dict(state["net"])
+        average.load_state_dict(state["average"])
         optimizer.load_state_dict(state["optimizer"])
         step, spent, curve = state["step"], state["seconds"], state["curve"]
     rng = random.Random(step)
@@ -223,8 +237,9 @@ def main() -> None:
 
     def save() -> None:
         value = {
-            "net": net.state_dict(), "optimizer": optimizer.state_dict(), "config": config.to_json(),
-            "phones": corpus.names, "step": step, "seconds": last - began, "curve": curve,
+            "net": net.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict(),
+            "config": config.to_json(), "phones": corpus.names,
+            "step": step, "seconds": last - began, "curve": curve,
         }  # fmt: skip
         torch.save(value, checkpoint.with_suffix(".tmp"))
         checkpoint.with_suffix(".tmp").replace(checkpoint)
@@ -243,13 +258,14 @@ def main() -> None:
         torch.nn.utils.clip_grad_norm_(acoustic, 1.0)
         optimizer.step()
         step += 1
+        update(average, net, min(AVERAGE_KEEP, step / (step + 10)))
         for name, value in parts.items():
             running[name] = running.get(name, 0.0) + value.item() / 50
         if step % 50 == 0:
             entry: dict[str, float] = {"step": step, "seconds": round(last - began, 1)}
             entry |= {f"train_{name}": round(value, 4) for name, value in running.items()}
             if step % 200 == 0:
-                entry |= evaluate(net, corpus)
+                entry |= evaluate(average, corpus)
             running = {}
             curve.append(entry)
             print(entry, flush=True)

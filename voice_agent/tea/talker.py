@@ -26,6 +26,7 @@ from voice_agent.tea.talker_net import (
     RIGHT,
     SUBFRAMES,
     SUBFRAMES_AHEAD,
+    ResidualQuantiser,
     TalkerConfig,
     TalkerNet,
     placement,
@@ -57,6 +58,7 @@ class TeaTalker:
 
     def __init__(self, net: TalkerNet, slots: int) -> None:
         self.net = net.eval().requires_grad_(False)
+        self.quantise = ResidualQuantiser(net.codebooks)
         self.slots = slots
         self.frame_rate = net.config.frame_rate
         config = net.config
@@ -145,7 +147,7 @@ class TeaTalker:
         with torch.inference_mode():
             latents, past = self.net.frames.step(torch.stack(contents), torch.stack(timings), self._past[index])
             self._past[index] = past
-            codes = self.net.codes(latents)
+            codes = self.quantise(latents)
         for i, row, code, position in zip(speaking, active, codes, positions, strict=True):
             row.frame += 1
             frames[i] = CodecFrame(code, position)
@@ -205,7 +207,7 @@ class TeaTalker:
         return min(max(predicted, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
-def save(net: TalkerNet, path: Path) -> None:
-    """Write the weights in half precision, with the configuration beside them."""
+def save(net: TalkerNet, path: Path, thinker_sha256: str) -> None:
+    """Write the weights in half precision, with the configuration and the thinker they were made for beside them."""
     tensors = {name: tensor.half().contiguous() for name, tensor in net.state_dict().items()}
-    save_file(tensors, path, metadata={"config": net.config.to_json()})
+    save_file(tensors, path, metadata={"config": net.config.to_json(), "thinker_sha256": thinker_sha256})
