@@ -1,8 +1,8 @@
 """The grammar of tool calls, as an automaton that allows only the tokens of valid calls.
 
 A call is its operation and then its fields in one order; an id stands for its own field, so `!add =latte U2
-=large +pearls` is `add(drink="latte", quantity=2, size="large", toppings=["pearls"])`. `<run>` ends the calls of
-a turn and `<say>` begins the reply. What is allowed follows the cart through the calls of the turn: lines that
+=large +pearls` is `add(drink="latte", quantity=2, size="large", toppings=["pearls"])`. A line is written by its
+number, `L2`, or by its drink where only one line has it. `<run>` ends the calls of a turn and `<say>` begins the reply. What is allowed follows the cart through the calls of the turn: lines that
 exist by then, choices that the line's drink has, toppings that it carries. The automaton decides nothing
 else: which of the allowed tokens comes next is the model's choice alone.
 """
@@ -56,8 +56,8 @@ class CallState:
     closed: bool = False
 
 
-def call_tokens(name: str, arguments: Mapping[str, Any]) -> list[str]:
-    """The tokens of a call: the inverse of the automaton."""
+def call_tokens(name: str, arguments: Mapping[str, Any], line_drink: str | None = None) -> list[str]:
+    """The tokens of a call: the inverse of the automaton. `line_drink`: write the line by this drink of its own."""
     tokens = ["!" + name]
     for entry in FIELDS[name]:
         key = entry.rstrip("!")
@@ -65,7 +65,7 @@ def call_tokens(name: str, arguments: Mapping[str, Any]) -> list[str]:
         if value is None:
             continue
         if key == "line":
-            tokens.append(f"L{value}")
+            tokens.append(f"={line_drink}" if line_drink else f"L{value}")
         elif key == "cups":
             tokens += ["<cups>", *number_tokens(value)]
         elif key == "quantity":
@@ -146,14 +146,20 @@ class CallGrammar:
         elif key.endswith("toppings"):
             state.arguments.setdefault(key, []).append(token[1:])
         else:
-            state.arguments[key] = int(token[1:]) if key == "line" else token[1:]
+            state.arguments[key] = self._number(state, token) if key == "line" else token[1:]
             state.stage += 1
 
+    def _number(self, state: CallState, token: str) -> int:
+        """The number of the line that `L2` or the drink of just one line stands for."""
+        if token[0] == "L":
+            return int(token[1:])
+        return [line.drink for line in state.lines].index(token[1:]) + 1
+
     def _key(self, state: CallState, token: str, fields: Sequence[str]) -> str:
+        if fields[state.stage] == "line":
+            return "line"
         if token in self._field_of:
             return self._field_of[token]
-        if token[0] == "L":
-            return "line"
         if token[0] == "?":
             return "item"
         if token == "<cups>" or (token[0] in PLACES and fields[state.stage] == "cups" and state.digits):
@@ -166,7 +172,7 @@ class CallGrammar:
 
     def _operations(self, state: CallState) -> list[str]:
         made = len(state.done) + (state.name is not None)
-        lines = self._lines_after(state) if made else state.lines
+        lines = self.after(state) if made else state.lines
         names = [x for x in FIELDS if x in state.names and (lines or x not in _OF_LINES)]
         if made >= MAX_CALLS:
             names = []
@@ -179,7 +185,9 @@ class CallGrammar:
     def _choices(self, state: CallState, key: str) -> list[str]:
         line = self._line(state)
         if key == "line":
-            return [f"L{i + 1}" for i in range(min(len(state.lines), MAX_LINES))]
+            drinks = [x.drink for x in state.lines[:MAX_LINES]]
+            single = ["=" + d for d in drinks if d in self.drinks and sum(x.drink == d for x in state.lines) == 1]
+            return [f"L{i + 1}" for i in range(len(drinks))] + single
         if key == "drink":
             return ["=" + drink for drink in self.drinks]
         if key == "item":
@@ -213,8 +221,8 @@ class CallGrammar:
             return [place + str(digit) for digit in range(10)]
         return [place + str(digit) for place in PLACES for digit in range(1, 10)]
 
-    def _lines_after(self, state: CallState) -> list[Line]:
-        """The lines once the call being written has run."""
+    def after(self, state: CallState) -> list[Line]:
+        """The lines once the call that is being written has run."""
         lines = [Line(x.drink, x.quantity, x.toppings) for x in state.lines]
         name, args = state.name, state.arguments
         if name == "add" and "drink" in args:
@@ -240,5 +248,5 @@ class CallGrammar:
     def _finish(self, state: CallState) -> None:
         if state.name is None:
             return
-        state.lines = self._lines_after(state)
+        state.lines = self.after(state)
         state.done.append((state.name, state.arguments))

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pypinyin.phrases_dict import phrases_dict
 
 from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
-from voice_agent.tea.grammar import RUN, SAY, call_tokens
-from voice_agent.tea.template import prompt_tokens, read, result_tokens
+from voice_agent.tea.grammar import RUN, SAY, CallGrammar, call_tokens
+from voice_agent.tea.template import Context, prompt_tokens, read, result_tokens
 from voice_agent.tea.tokenizer import Vocabulary
 
 from . import en, noise, zh
@@ -64,7 +64,8 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
             plan = plan_turn(scene)
         said = getattr(noise, language)(rng, plan.said)
         messages.append(Message("user", said))
-        prompt = prompt_tokens(read(ThinkRequest(tuple(messages), language)), vocabulary)
+        context = read(ThinkRequest(tuple(messages), language))
+        prompt = prompt_tokens(context, vocabulary)
         calls = tuple(ToolCall(f"{turn}.{i}", name, args) for i, (name, args) in enumerate(plan.calls))
         failed = rng.random() < 0.004
         results: list[tuple[ToolCall, dict[str, Any]]] = [
@@ -74,7 +75,7 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         if any(r["cart"]["total"] > 9999 for _, r in results):
             return
         reply = compose(scene, plan, [((c.name, dict(c.arguments)), r) for c, r in results])
-        written = [token for c in calls for token in call_tokens(c.name, c.arguments)] + [RUN if calls else SAY]
+        written = _written(plan, scene, context, CallGrammar(vocabulary.menu))
         after = result_tokens(results, vocabulary.menu) if calls else []
         yield Sample(language, prompt, written, after, [*vocabulary.text_tokens(reply, 200), END], reply)
         _advance(scene, plan, results)
@@ -82,6 +83,36 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         messages.append(Message("assistant", tool_calls=calls))
         messages += [Message("tool", call_id=c.call_id, result=r) for c, r in results]
         messages.append(Message("assistant", heard))
+
+
+def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -> list[str]:
+    """The tokens of the calls: a line by its drink if the caller names it so, else by its number."""
+    if not plan.calls:
+        return [SAY]
+    named = mentioned(plan.said, scene.words.NAMES)
+    state = grammar.start(context.grammar_lines())
+    tokens: list[str] = []
+    for name, arguments in plan.calls:
+        drink = state.lines[arguments["line"] - 1].drink if "line" in arguments else ""
+        single = sum(line.drink == drink for line in state.lines) == 1
+        written = call_tokens(name, arguments, drink if drink in named and single else None)
+        for token in written:
+            grammar.advance(state, token)
+        state = grammar.start(grammar.after(state))
+        tokens += written
+    return [*tokens, RUN]
+
+
+def mentioned(text: str, names: Mapping[str, Sequence[str]]) -> set[str]:
+    """The drinks that a text names: always the longest name that fits."""
+    known = {name.lower(): drink for drink, all_names in names.items() for name in all_names}
+    found: set[str] = set()
+    text = text.lower()
+    for name in sorted(known, key=len, reverse=True):
+        if name in text:
+            found.add(known[name])
+            text = text.replace(name, "/")
+    return found
 
 
 def _advance(scene: Scene, plan: Plan, results: list[tuple[ToolCall, dict[str, Any]]]) -> None:
