@@ -119,7 +119,7 @@ class Bench:
             schemas=self.agent.schemas(),
             open_vad=lambda: vads.append(EnergyVad()) or vads[-1],
             run_vad=run_vad,
-            prompt=lambda language: "",
+            prompt={},
             notice=lambda language: np.full(4800, 0.5, np.float32),
         )
         self.session = Session("call1", runtime, self.speaker, self.events.append)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
     from voice_agent.agent import Agent
     from voice_agent.engine.protocols import Language
@@ -174,7 +175,18 @@ def call(
     as_json: AsJson = False,
 ) -> None:
     """Place a real WebRTC call, play recordings into it, and print what happens as it happens."""
-    raise SystemExit(asyncio.run(_call(recordings, url, serve_own, save, save_aligned, key, expect_cart, as_json)))
+    work = _call(recordings, url, serve_own, save, save_aligned, key, expect_cart, as_json)
+    raise SystemExit(asyncio.run(_until_terminated(work)))
+
+
+async def _until_terminated(work: Coroutine[Any, Any, int]) -> int:
+    """SIGTERM cancels the work, so that a server that was started for it ends too."""
+    task = asyncio.ensure_future(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
 
 
 async def _call(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -65,10 +65,10 @@ class Runtime:
         """Push audio into the detector, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._vad_worker, vad.push, pcm)
 
-    def prompt(self, language: Language | None) -> str:
-        """Words that the recogniser should expect in this language; of both while the language is not known."""
-        words = self.agent.vocabulary
-        return words.get(language, "") if language else words.get("zh", "")
+    @property
+    def prompt(self) -> Mapping[str, str]:
+        """Words that the recogniser should expect, by language."""
+        return dict(self.agent.vocabulary)
 
     def notice(self, language: Language) -> Pcm:
         """The spoken notice that a stage failed: float32 @ 24 kHz."""

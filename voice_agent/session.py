@@ -199,7 +199,7 @@ class Session:
 
     def _open_utterance(self, onset: int) -> None:
         utterance = Utterance(self._new_id("item"), onset)
-        stream = self.runtime.asr.open(self.language, self.runtime.prompt(self.language))
+        stream = self.runtime.asr.open(self.language, self.runtime.prompt)
         stream.on_partial = lambda transcript: self._on_partial(utterance, transcript)
         stream.push(self._since(onset - PRE_ROLL_MS * SAMPLES_PER_MS))
         utterance.stream, self._utterance = stream, utterance
