@@ -66,9 +66,9 @@ class Runtime:
         return await asyncio.get_running_loop().run_in_executor(self._vad_worker, vad.push, pcm)
 
     @property
-    def prompt(self) -> Mapping[str, str]:
+    def prompt(self) -> Mapping[Language, str]:
         """Words that the recogniser should expect, by language."""
-        return dict(self.agent.vocabulary)
+        return self.agent.vocabulary
 
     def notice(self, language: Language) -> Pcm:
         """The spoken notice that a stage failed: float32 @ 24 kHz."""
