@@ -25,10 +25,6 @@ REQUESTS = (
     ("two large lattes with no sugar please", "en"),
     ("重复一下我点了什么", "zh"),
 )
-    ("我要一杯少冰的珍珠奶茶", "zh"),
-    ("two large lattes with no sugar please", "en"),
-    ("重复一下我点了什么", "zh"),
-)
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:

@@ -18,14 +18,21 @@ from voice_agent.evaluate import lines_of, read_dialogues, same
 TRIALS = 60
 
 
-async def run(seed: int, trials: int) -> dict[str, Any]:
-    folder = Path(os.environ.get("CALLERS", "~/.cache/tea-omni/callers")).expanduser()
-    if not (folder / "manifest.jsonl").is_file():
+def _turns(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """The manifest's turns by dialogue."""
+    manifest = folder / "manifest.jsonl"
+    if not manifest.is_file():
         raise FileNotFoundError(f"{folder}: expected the callers' audio; make it with models/tea-omni/callers.py")
     turns: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for line in (folder / "manifest.jsonl").read_text("utf-8").splitlines():
+    for line in manifest.read_text("utf-8").splitlines():
         entry = json.loads(line)
         turns[entry["id"]].append(entry)
+    return turns
+
+
+async def run(seed: int, trials: int) -> dict[str, Any]:
+    folder = Path(os.path.expanduser(os.environ.get("CALLERS", "~/.cache/tea-omni/callers")))  # noqa: ASYNC240
+    turns = _turns(folder)
     hand = {d.model_extra["id"]: d for d in read_dialogues(ROOT / "tests/dialogues/hand_150.jsonl") if d.model_extra}
     exact: Counter[str] = Counter()
     total: Counter[str] = Counter()
@@ -33,8 +40,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     async with own_server() as url:
         for name in shown(sorted(turns)[:trials], "dialogue"):
             spoken = sorted(turns[name], key=lambda entry: entry["turn"])
-            wavs = [folder / Path(entry["wav"]).relative_to(folder) if Path(entry["wav"]).is_absolute()
-                    else folder / entry["wav"] for entry in spoken]  # fmt: skip
+            wavs = [folder / entry["wav"] for entry in spoken]
             report = await place_call(url, wavs, pause_s=0.3)
             cart = lines_of(report.cart) or lines_of(report.placed)
             ok = same(cart, hand[name].cart)
