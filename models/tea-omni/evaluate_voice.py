@@ -38,7 +38,10 @@ from voice_agent.tea.talker import TeaTalker  # noqa: E402
 from voice_agent.tea.thinker import TeaThinker  # noqa: E402
 
 WHISPER_RATE = 16_000
-_SPELLINGS = {"ok": "okay", "canceled": "cancelled", "cannot": "can not", "can't": "can not", "%": " percent"}
+_SPELLINGS = {
+    "ok": "okay", "canceled": "cancelled", "cannot": "can not", "can't": "can not", "%": " percent",
+    "it's": "it is", "that's": "that is", "i'm": "i am", "you're": "you are", "i'll": "i will",
+}  # fmt: skip
 
 
 def zh_units(text: str) -> list[str]:

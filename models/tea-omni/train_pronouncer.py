@@ -4,9 +4,9 @@
 
 Takes minutes; to be run again whenever the thinker changes. Every reply token is labelled with its phones by a
 lexicon (espeak-ng for English, pypinyin with tone sandhi for Mandarin), and the pronouncer learns to read them off
-the hidden states. Replies are those of the thinker's own dialogues, and the same words in random order, so that a
-word's phones are known in any company. The acoustic part comes from `train_talker.py`; the codec's projection is
-folded into its last layer here.
+the hidden states. Replies are those of the thinker's own dialogues, some of them with other words put in, and words
+in random order, so that a word's phones are known in any company. The acoustic part comes from `train_talker.py`;
+the codec's projection is folded into its last layer here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from voice_agent.weights import sha256_of  # noqa: E402
 
 BATCH_TURNS, BATCH_TOKENS = 32, 512
 LEARNING_RATE = 3e-3
-SALAD_PART = 0.35
+SALAD_PART, SWAPPED_PART = 0.3, 0.3
 SEED_OF_TEST = 987
 
 
@@ -100,11 +100,20 @@ class Source:
             language: Language = "zh" if self.rng.random() < 0.5 else "en"
             for sample in make.dialogue(self.rng, language, self.vocabulary):
                 reply = sample.reply[:-1]
-                if self.rng.random() < SALAD_PART:
+                kind = self.rng.random()
+                if kind < SALAD_PART:
                     reply = self._salad(language)
+                elif kind < SALAD_PART + SWAPPED_PART:
+                    reply = [self._swapped(token, language) for token in reply]
                 tokens = [*sample.prompt, *sample.calls, *sample.results, *reply]
                 phones = self.lexicon.phones(reply, language)
                 yield Spoken(self.vocabulary.encode(tokens), phones, language)
+
+    def _swapped(self, token: str, language: Language) -> str:
+        """Now and then another word of the language instead of this one."""
+        if not token[0].isalpha() or self.rng.random() < 0.7:
+            return token
+        return self.rng.choice(self.words[language])
 
     def _salad(self, language: Language) -> list[str]:
         words = self.rng.choices(self.words[language], k=self.rng.randint(3, 12))
@@ -178,7 +187,7 @@ def main() -> None:
     parser.add_argument("--acoustic", type=Path, default=cache / "talker" / "talker.pt")
     parser.add_argument("--out", type=Path, default=weights / "talker.safetensors")
     parser.add_argument("--report", type=Path, default=cache / "talker" / "pronouncer.json")
-    parser.add_argument("--turns", type=int, default=2500)
+    parser.add_argument("--turns", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()

@@ -21,11 +21,11 @@ from voice_agent.engine.protocols import CodecFrame, Language, TextToken
 from voice_agent.tea.talker_net import (
     EDGE_PHONE,
     LANGUAGES,
-    LEFT,
     PAD,
     RIGHT,
     SUBFRAMES,
     SUBFRAMES_AHEAD,
+    PhoneState,
     ResidualQuantiser,
     TalkerConfig,
     TalkerNet,
@@ -42,12 +42,12 @@ class _Row:
     """A reply on its way. `phones` are known; the first `len(ends)` of them are encoded and have their times."""
 
     language: int
+    encoder: PhoneState
     pronounced: int = 0  # tokens whose phones are known
     last_hidden: torch.Tensor | None = None  # of the latest token, whose phones are not known yet
     phones: list[int] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)  # the token of each phone
     finished: bool = False
-    recurrent: torch.Tensor | None = None
     content: list[torch.Tensor] = field(default_factory=list)  # float32[window_width] of each encoded phone
     ends: list[float] = field(default_factory=list)  # seconds
     frame: int = 0
@@ -86,9 +86,10 @@ class TeaTalker:
             raise ValueError(f"expected a free slot, got slot {slot}, which is in use")
         if voice not in ("", language):
             raise ValueError(f"expected no voice or {language!r}, got {voice!r}")
-        row = _Row(LANGUAGES.index(language))
-        row.phones.append(self._edge)
-        row.tokens.append(0)
+        index = LANGUAGES.index(language)
+        with torch.inference_mode():
+            row = _Row(index, self.net.encoder.start(index))
+        self._add(row, self._edge, 0)
         self._rows[slot] = row
 
     def push(self, slot: int, tokens: Sequence[TextToken]) -> None:
@@ -96,17 +97,14 @@ class TeaTalker:
         row = self._row(slot)
         if row.finished:
             raise ValueError(f"expected no text after the end, got {len(tokens)} tokens for slot {slot}")
-        if not tokens:
-            return
         size = self.net.config.hidden_size
         for token in tokens:
             if token.hidden.shape != (size,):
                 raise ValueError(f"expected hidden states float32[{size}], got {tuple(token.hidden.shape)}")
-        hidden = [token.hidden for token in tokens]
-        waiting = hidden if row.last_hidden is None else [row.last_hidden, *hidden]
-        row.last_hidden = waiting[-1]
-        self._pronounce(row, waiting[:-1], waiting[1:])
-        self._encode(row)
+        for token in tokens:
+            if row.last_hidden is not None:
+                self._pronounce(row, row.last_hidden, token.hidden)
+            row.last_hidden = token.hidden
 
     def finish(self, slot: int) -> None:
         """The row's text is complete."""
@@ -115,10 +113,11 @@ class TeaTalker:
             return
         row.finished = True
         if row.last_hidden is not None:
-            self._pronounce(row, [row.last_hidden], [torch.zeros_like(row.last_hidden)])
-        row.phones.append(self._edge)
-        row.tokens.append(max(0, row.pronounced - 1))
-        self._encode(row)
+            self._pronounce(row, row.last_hidden, torch.zeros_like(row.last_hidden))
+        self._add(row, self._edge, max(0, row.pronounced - 1))
+        with torch.inference_mode():
+            for _ in range(RIGHT):
+                self._encode(row, PAD)
 
     def ready(self, slot: int) -> bool:
         """Whether the next frame's phones are all there (or the text is finished)."""
@@ -172,37 +171,34 @@ class TeaTalker:
         phone = int(np.searchsorted(np.array(row.ends), middle, side="right"))
         return row.tokens[min(phone, len(row.ends) - 1)]
 
-    def _pronounce(self, row: _Row, here: list[torch.Tensor], following: list[torch.Tensor]) -> None:
-        """Add the phones of these tokens, each given with the one after it."""
-        if not here:
-            return
-        with torch.inference_mode():
-            spoken = self.net.pronouncer.phones(torch.stack(here), torch.stack(following))
-        for phones in spoken:
-            row.phones.extend(phones)
-            row.tokens.extend([row.pronounced] * len(phones))
-            row.pronounced += 1
+    @torch.inference_mode()
+    def _pronounce(self, row: _Row, here: torch.Tensor, following: torch.Tensor) -> None:
+        """Add the phones of the row's next token, given with the one after it."""
+        for phone in self.net.pronouncer.phones(here, following):
+            self._add(row, phone, row.pronounced)
+        row.pronounced += 1
 
-    def _encode(self, row: _Row) -> None:
-        """Features and times for the phones that have all of their context now."""
-        first = len(row.ends)
-        stop = len(row.phones) if row.finished else len(row.phones) - RIGHT
-        if stop <= first:
+    @torch.inference_mode()
+    def _add(self, row: _Row, phone: int, token: int) -> None:
+        row.phones.append(phone)
+        row.tokens.append(token)
+        self._encode(row, phone)
+
+    def _encode(self, row: _Row, phone: int) -> None:
+        """Features and time for the phone that has all of its context with this one."""
+        encoded = self.net.encoder.step(phone, row.language, row.encoder)
+        if encoded is None:
             return
-        padded = [PAD] * LEFT + row.phones + [PAD] * RIGHT
-        window = torch.tensor([padded[first : stop + LEFT + RIGHT]])
-        with torch.inference_mode():
-            content, log_seconds, row.recurrent = self.net.encoder(window, torch.tensor([row.language]), row.recurrent)
-        row.content.extend(content[0])
-        for index, seconds in zip(range(first, stop), log_seconds[0].exp().tolist(), strict=True):
-            begin = row.ends[-1] if row.ends else 0.0
-            row.ends.append(begin + self._seconds(row, index, seconds))
+        content, predicted = encoded
+        seconds = self._seconds(row, len(row.ends), predicted)
+        row.content.append(content)
+        row.ends.append((row.ends[-1] if row.ends else 0.0) + seconds)
 
     def _seconds(self, row: _Row, index: int, predicted: float) -> float:
         last = len(row.phones) - 1
         if index == 0:
             return LEAD_SECONDS
-        if row.finished and (index == last or (index == last - 1 and row.phones[index] in self._pauses)):
+        if index == last or (row.finished and index == last - 1 and row.phones[index] in self._pauses):
             return TRAIL_SECONDS
         return min(max(predicted, SHORTEST_SECONDS), LONGEST_SECONDS)
 

@@ -26,6 +26,7 @@ KERNEL = 1 + (LEFT + RIGHT) // 4  # of four convolutions
 SUBFRAMES = 4  # a frame
 SUBFRAMES_BACK, SUBFRAMES_AHEAD = 2, 4  # beyond the frame, on either side
 WINDOW = SUBFRAMES_BACK + SUBFRAMES + SUBFRAMES_AHEAD
+DURATION_OFFSET = 2.5  # e^-2.5 s is about the length of a phone
 TIMING = 5  # numbers that place a sub-frame in its phone
 PAD = 0
 EDGE_PHONE = "sil/edge"
@@ -75,10 +76,10 @@ class Pronouncer(nn.Module):
         logits: Tensor = self.out(slots * state[:, None])
         return logits
 
-    def phones(self, here: Tensor, following: Tensor) -> list[list[int]]:
-        """The phones of each token: the best of every slot, up to the first `PAD`."""
-        best = self(here, following).argmax(-1).tolist()
-        return [row[: row.index(PAD)] if PAD in row else row for row in best]
+    def phones(self, here: Tensor, following: Tensor) -> list[int]:
+        """The phones of one token, float32[H] and the next one's: the best of every slot, up to the first `PAD`."""
+        best: list[int] = self(here[None], following[None])[0].argmax(-1).tolist()
+        return best[: best.index(PAD)] if PAD in best else best
 
 
 def _normalise(hidden: Tensor) -> Tensor:
@@ -86,9 +87,17 @@ def _normalise(hidden: Tensor) -> Tensor:
     return hidden / hidden.pow(2).mean(-1, keepdim=True).add(1e-6).sqrt()
 
 
+@dataclass
+class PhoneState:
+    """What a text's next phone needs: the latest inputs of every convolution, float32[<= KERNEL - 1, width] each,
+    and the GRU's state."""
+
+    windows: list[Tensor]
+    recurrent: Tensor | None = None
+
+
 class PhoneEncoder(nn.Module):
-    """Phones in context. The convolutions are unpadded: the caller pads *phones*, so that a window of the text
-    gives what the whole text gives."""
+    """Phones in context. The convolutions are unpadded: the *phones* are padded, on both sides."""
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__()
@@ -116,7 +125,37 @@ class PhoneEncoder(nn.Module):
         context = self.context(phones, language)
         past, state = self.gru(context, state)
         joined = torch.cat([context, past], -1)
-        return self.content(joined), self.duration(joined)[..., 0] - 2.5, state
+        return self.content(joined), self.duration(joined)[..., 0] - DURATION_OFFSET, state
+
+    def start(self, language: int) -> PhoneState:
+        """The state before a text's first phone."""
+        width = self.phone.embedding_dim
+        state = PhoneState([torch.zeros(0, width)] * len(self.convolutions))
+        for _ in range(LEFT):
+            self.step(PAD, language, state)
+        return state
+
+    def step(self, phone: int, language: int, state: PhoneState) -> tuple[Tensor, float] | None:
+        """Takes one more phone and gives the features float32[window_width] and seconds of the one `RIGHT` before it
+        (None for the first `RIGHT`). After the last phone, `RIGHT` times `PAD` gives the rest.
+
+        One phone at a time, so that the result cannot depend on how the text arrives.
+        """
+        x = self.phone.weight[phone] + self.language.weight[language]
+        for index, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
+            window = torch.cat([state.windows[index], x[None]])
+            if len(window) < KERNEL:
+                state.windows[index] = window
+                return None
+            state.windows[index] = window[1:]
+            weight, bias = convolution.weight, convolution.bias
+            assert isinstance(weight, Tensor)
+            assert isinstance(bias, Tensor)
+            y = F.linear(norm(window).t().flatten(), weight.flatten(1), bias)
+            x = window[LEFT // 4] + F.gelu(y)
+        past, state.recurrent = self.gru(x[None, None], state.recurrent)
+        joined = torch.cat([x, past[0, 0]])
+        return self.content(joined), float(torch.exp(self.duration(joined) - DURATION_OFFSET))
 
 
 class CausalBlock(nn.Module):
@@ -195,13 +234,19 @@ class TalkerNet(nn.Module):
         self.codebooks: Tensor
         self.register_buffer("codebooks", codebooks)
 
-    def codes(self, latents: Tensor) -> Tensor:
-        """Residual vector quantisation: float32[B, latent_size] to int64[B, Q], nearest first."""
-        residual = latents
-        codes = []
-        for book in self.codebooks:
-            nearest = (residual @ book.t() * 2 - book.pow(2).sum(-1)).argmax(-1)
-            residual = residual - book[nearest]
+
+class ResidualQuantiser:
+    """Residual vector quantisation with fixed codebooks float32[Q, K, latent_size]."""
+
+    def __init__(self, codebooks: Tensor) -> None:
+        self._books = [(book, book.t().contiguous(), book.pow(2).sum(-1) / 2) for book in codebooks]
+
+    def __call__(self, latents: Tensor) -> Tensor:
+        """float32[B, latent_size] to int64[B, Q]: of each codebook the entry nearest to what is left."""
+        left, codes = latents, []
+        for book, across, half_square in self._books:
+            nearest = torch.addmm(half_square, left, across, alpha=-1).argmin(-1)
+            left = left - book[nearest]
             codes.append(nearest)
         return torch.stack(codes, -1)
 
