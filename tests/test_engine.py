@@ -89,7 +89,7 @@ def test_the_talker_speaks_before_the_thinker_is_done(engine: Engine, model: Fak
 
         model.thinker.step = step  # type: ignore[method-assign]
         engine.reply(REQUEST, listener)
-        while sum(map(len, listener.pcm)) < 2 * 2 * 1200 - 100:
+        while sum(map(len, listener.pcm)) < 2 * 2 * 1200 - 100 or model.thinker.gate.event.is_set():
             await asyncio.sleep(0.001)
         assert not listener.text_done
         model.thinker.gate.event.set()
