@@ -32,7 +32,8 @@ from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations  # 
 from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
 
 LINE_WEIGHT, CHOICE_WEIGHT, CALL_WEIGHT = 8.0, 4.0, 3.0  # a reply token has 1
-REPLIES = 0.5  # of the turns with calls go on to their reply, which is learned sooner
+REPLIES = 0.4  # of the turns with calls go on to their reply, which is learned sooner
+EASY = 0.4  # of the turns that are learned first (no call, or one without fields) are kept
 BATCH_TOKENS = 3000
 BUFFER = 2048
 
@@ -107,6 +108,8 @@ def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], 
     while True:
         language = "zh" if rng.random() < 0.5 else "en"
         for s in make.dialogue(rng, language, words):
+            if (len(s.calls) < 3 or s.calls[0] == "!look_up") and rng.random() > EASY:
+                continue
             prompt = [t if rng.random() > 0.01 else "<unk>" for t in s.prompt]
             prompt = [x for t in prompt for x in _spelled(rng, t)]
             tokens, weights = prompt + s.calls, [0.0] * len(prompt) + [_weight(t) for t in s.calls]

@@ -34,6 +34,8 @@ def menu(s: Scene) -> Plan:
 
 def read_back(s: Scene) -> Plan:
     kind = s.rng.choice(["read_back", "finish", "finish", "total"])
+    if kind == "finish" and s.pending and s.pending[0] == "confirm" and s.lines:
+        return Plan(s.rng.choice(s.words.SIMPLE[kind]), [("place", {})], "placed")
     reply = "total" if kind == "total" else "read_back"
     return Plan(s.rng.choice(s.words.SIMPLE[kind]), [("read_back", {})], reply, pending=("confirm", None))
 
