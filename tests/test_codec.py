@@ -18,6 +18,7 @@ FRAMES = 21
 
 @pytest.fixture(scope="module")
 def codec() -> TeaCodec:
+    torch.set_num_threads(1)
     return TeaCodec.load(WEIGHTS, slots=4)
 
 

@@ -1,10 +1,10 @@
 """Fits the decoder's input layer and first stage to the teacher's vocoder, one layer after another, in closed form.
 
 These layers see less of the future than the teacher's, and their mel was quantised. Each in turn gets the weights that
-predict the teacher's output of that layer best (least squares with a pull towards the teacher's own weights) from what the
-layers before it, already fitted, really give: CPU seconds instead of hours of gradient descent. The later stages keep the
-teacher's weights: they make the phase, which nothing predicts, and least squares would answer that with silence (12 dB were
-lost between 1 and 3 kHz). What is left is for `train_codec.py`.
+predict the teacher's output of that layer best (least squares with a pull towards the teacher's own weights) from what
+the layers before it, already fitted, really give: CPU seconds instead of hours of gradient descent. The later stages
+keep the teacher's weights: they make the phase, which nothing predicts, and least squares would answer that with
+silence (12 dB were lost between 1 and 3 kHz). What is left is for `train_codec.py`.
 
     python models/tea-omni/distil_vocoder.py CODEC --zh ZH --en EN     writes CODEC/distilled.safetensors
 """

@@ -2,12 +2,12 @@
 
     python models/tea-omni/fit_latents.py WHAT CODEC --zh ZH --en EN
 
-WHAT is `fit` (the space: CODEC/space.safetensors), `codebooks` (the RVQ alone, anew; latents stay what they are) or `write`
-({ZH,EN}/latents/*.npy, float32[T, D]). CODEC holds `vocoder.npz` (`teacher_zh.py --vocoder`), ZH and EN what the teachers
-wrote. The space is a principal component analysis of 4 mel frames, half of the weight for each language; the codebooks are
-k-means of what the earlier ones left (latents in mel units, so that distance is mel error). English audio has no mel of
-its own: its log mel is normalised by the affine map, a channel, that takes the log mel of the Mandarin teacher's audio to
-the mel that the audio was made from.
+WHAT is `fit` (the space: CODEC/space.safetensors), `codebooks` (the RVQ anew; latents stay what they are) or
+`write` ({ZH,EN}/latents/*.npy, float32[T, D]). CODEC holds `vocoder.npz` (`teacher_zh.py --vocoder`), ZH and EN what the
+teachers wrote. The space is a principal component analysis of 4 mel frames, half of the weight for each language; the
+codebooks are k-means of what the earlier ones left (latents in mel units, so that distance is mel error). English audio
+has no mel of its own: its log mel is normalised by the affine map, a channel, that takes the log mel of the Mandarin
+teacher's audio to the mel that the audio was made from.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from teacher_vocoder import TeacherVocoder
 from voice_agent.tea.codec import MEL_FLOOR, MEL_FRAMES, SAMPLE_RATE, LatentSpace
 
 SIZE, CODEBOOKS, ENTRIES = 64, 8, 1024
+SAMPLE = 40_000
+"""Codec frames of each language for the codebooks, at most."""
+
 HELD_OUT = 40
 """The first utterances of each language are never trained on."""
 
@@ -131,8 +134,9 @@ def main() -> None:
     zh, en = frames(zh_mels[HELD_OUT:]), frames(en_mels[HELD_OUT:])
     if options.what == "fit":
         fit_basis(space, zh, en)
-    copies = max(1, round(0.5 * len(zh) / len(en)))
-    latents = (torch.cat([zh, en.repeat(copies, 1)]) - space.center) @ space.basis
+    sample = [x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE]] for x in (zh, en)]
+    copies = max(1, round(len(sample[0]) / len(sample[1])))
+    latents = (torch.cat([sample[0], sample[1].repeat(copies, 1)]) - space.center) @ space.basis
     fit_codebooks(space, latents)
     save_file({f"space.{name}": value.contiguous() for name, value in space.state_dict().items()}, path)
     for language, mels in (("zh", zh_mels[:HELD_OUT]), ("en", en_mels[:HELD_OUT])):

@@ -1,7 +1,7 @@
 """Mandarin sentences for the teacher to read: what an ordering agent says, and general sentences for coverage.
 
-Every drink, alias, option and topping of the menu occurs; numbers from 1 to 2000 occur in words with 块, 块五, 元, 杯 and
-号; order numbers are read digit by digit. A reply holds words alone, never digits: the agent writes them like that too.
+Every drink, alias, option and topping of the menu occurs; numbers from 1 to 2000 occur in words with 块, 块五, 元, 杯
+and 号; order numbers are read digit by digit. A reply holds words alone, never digits, as the agent's own replies do.
 `sentences(menu, count, seed)` is deterministic.
 """
 

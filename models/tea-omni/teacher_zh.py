@@ -10,8 +10,8 @@ trained on the Baker corpus, which its owner gives for non-commercial use). It w
 
 Another teacher is one argument: `--teacher module:Class`, where `Class()` has `speak(text) -> Speech`. A run that was
 stopped goes on where it was. Writes `OUT/wav/*.wav` (24 kHz), `OUT/mel/*.npy` (float32[T, 80], hop 300 samples) and
-`OUT/meta.jsonl`; `OUT/README` describes a line. `--vocoder FILE` first writes the weights of the teacher's vocoder to an
-.npz.
+`OUT/meta.jsonl`; `OUT/README` describes a line. `--vocoder FILE` first writes the weights of the teacher's vocoder to
+an .npz.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _README = """\
 meta.jsonl: one utterance a line, in the order it was made
   id, text     text holds words and the punctuation 、，。！？ alone
   wav, mel     paths relative to this folder: 24 kHz mono; float32[T, 80] normalised log10 mel, hop 300 samples
-  phones       flat list of [phone, seconds] over the whole utterance, "sil" pauses included; whole mel frames of 12.5 ms
+  phones       flat list of [phone, seconds] over the whole utterance, "sil" pauses included; whole mel frames
   phone_token  for every phone the index of its token
   tokens       one entry for EVERY character of text, punctuation too: {"text", "start", "end", "phones"}
                (start and end in seconds, phones as above)

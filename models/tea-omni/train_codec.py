@@ -2,6 +2,7 @@
 
     python models/tea-omni/train_codec.py CODEC --zh ZH --en EN --minutes 60
     python models/tea-omni/train_codec.py CODEC --export models/tea-omni/weights/codec.safetensors
+    python models/tea-omni/train_codec.py CODEC --plot models/tea-omni/card/codec.png
 
 Input: quantised latents of random excerpts, half of them English. Target: for Mandarin what the teacher's vocoder makes
 of the unquantised mel, for English the recording. Loss: multi-resolution STFT (arXiv:1910.11480). An average of the
@@ -55,9 +56,11 @@ def stft_loss(pcm: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 class Excerpts:
     """Random excerpts of both languages. The teacher's vocoder is run once an utterance."""
 
-    def __init__(self, folders: dict[str, Path], space: LatentSpace, teacher: TeacherVocoder, seed: int) -> None:
+    def __init__(
+        self, folders: dict[str, Path], space: LatentSpace, teacher: TeacherVocoder, limit: int, seed: int
+    ) -> None:
         self._folders, self._space, self._teacher = folders, space, teacher
-        self._lines = {language: read_meta(folder)[HELD_OUT:] for language, folder in folders.items()}
+        self._lines = {language: read_meta(folder)[HELD_OUT:][:limit] for language, folder in folders.items()}
         self._rng = random.Random(seed)
         self._ready: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -92,9 +95,10 @@ def decode(decoder: Decoder, codes: torch.Tensor) -> torch.Tensor:
     """The samples that count: float32[B, 1200 KEPT]."""
     space = decoder.space
     latents = torch.where(codes[..., :1] >= 0, space.lookup(codes.clamp(min=0)), space.silence)
-    pcm, _ = decoder(latents, decoder.empty_state(len(codes)))
-    start = CONTEXT * SAMPLES_PER_FRAME + LATENCY_SAMPLES
-    return pcm[:, start : start + KEPT * SAMPLES_PER_FRAME]
+    with torch.no_grad():
+        _, state = decoder(latents[:, :CONTEXT], decoder.empty_state(len(codes)))
+    pcm, _ = decoder(latents[:, CONTEXT:], state)
+    return pcm[:, LATENCY_SAMPLES : LATENCY_SAMPLES + KEPT * SAMPLES_PER_FRAME]
 
 
 def train(options: argparse.Namespace) -> None:
@@ -116,7 +120,7 @@ def train(options: argparse.Namespace) -> None:
         average, done = saved["average"], saved["step"]
         curve = [entry for entry in json.loads(curve_path.read_text()) if entry["step"] <= done]
     excerpts = Excerpts({"zh": options.zh, "en": options.en}, LatentSpace.load(options.codec / "space.safetensors"),
-                        TeacherVocoder(options.codec / "vocoder.npz"), seed=done)  # fmt: skip
+                        TeacherVocoder(options.codec / "vocoder.npz"), limit=options.utterances, seed=done)  # fmt: skip
     began = saved_at = time.monotonic()
     total, logged = 0.0, 0
 
@@ -172,6 +176,20 @@ def export(codec: Path, target: Path) -> None:
     save_file({name: (t if name in exact else t.half()).contiguous() for name, t in tensors.items()}, target)
 
 
+def plot(codec: Path, target: Path) -> None:
+    """Draw the loss over steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    curve = json.loads((codec / "curve.json").read_text())
+    figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
+    axes.plot([entry["step"] for entry in curve], [entry["stft"] for entry in curve], marker=".")
+    axes.set(xlabel="step", ylabel="multi-resolution STFT loss", title="codec decoder, fine-tuning")
+    figure.savefig(target, dpi=110)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("codec", type=Path)
@@ -179,10 +197,14 @@ def main() -> None:
     parser.add_argument("--en", type=Path)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--utterances", type=int, default=2000, help="of each language, at most")
     parser.add_argument("--export", type=Path)
+    parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     if options.export:
         export(options.codec, options.export)
+    elif options.plot:
+        plot(options.codec, options.plot)
     elif not (options.zh and options.en):
         parser.error("training needs --zh and --en")
     else:

@@ -232,6 +232,7 @@ class Decoder(nn.Module):
         self.space = space
         self.context = StreamingConv(space.basis.shape[1], REFINE_CHANNELS, 3)
         self.refine = nn.Linear(REFINE_CHANNELS, MEL_FRAMES * MEL_CHANNELS)
+        nn.init.zeros_(self.refine.bias)
         self.vocoder = Vocoder()
 
     @classmethod
