@@ -112,11 +112,11 @@ def agent_address() -> Iterator[str]:
 
 
 def microphone(recording: Path, folder: Path) -> str:
-    """A file for Chromium's fake microphone: two seconds to get through, the recording, and silence to answer in."""
+    """A file for Chromium's fake microphone: some seconds to get through, the recording, and silence to answer in."""
     pcm, rate = soundfile.read(recording, dtype="int16")
     silence = np.zeros(rate, np.int16)
     file = folder / "microphone.wav"
-    soundfile.write(file, np.concatenate([*[silence] * 2, pcm, *[silence] * 40]), rate)
+    soundfile.write(file, np.concatenate([*[silence] * 5, pcm, *[silence] * 90]), rate)
     return f"--use-file-for-fake-audio-capture={file}%noloop"
 
 
@@ -132,19 +132,20 @@ def test_a_spoken_order_reaches_the_cart_and_is_answered_aloud(
     spoken = microphone(ROOT / "demos/ordering" / order, tmp_path)
     with chromium(spoken) as browser:
         page = browser.new_context(viewport={"width": 1280, "height": 860}, locale=locale).new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)
         found = complaints(page)
         page.goto(agent_address)
         page.click("#start")
-        page.wait_for_selector("#strip:not([hidden])")
+        page.wait_for_selector("#strip:not([hidden]), #ending:not([hidden])")
+        expect(page.locator("#ending")).to_be_hidden()
         page.evaluate(LISTEN)
         line = page.locator("#cart-lines .line")
-        expect(line).to_have_count(1, timeout=30_000)
+        expect(line).to_have_count(1, timeout=60_000)
         expect(line).to_contain_text(drink)
         expect(line.locator("[data-chosen]")).to_have_text(ice)
         expect(line).to_contain_text("¥18")
         page.wait_for_function("window.loudest > 0.02")
-        expect(page.locator(".caption.agent .unheard")).to_have_text("", timeout=30_000)
+        expect(page.locator(".caption.agent .unheard")).to_have_text("", timeout=60_000)
         assert page.locator(".caption.agent .heard").inner_text()
         expect(page.locator(".waterfall .step")).to_have_count(6)
         assert found == []
