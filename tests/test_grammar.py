@@ -56,6 +56,15 @@ def test_a_call_written_is_the_call_read(grammar: CallGrammar, name: str, argume
     assert state.done == [(name, arguments)]
 
 
+def test_a_line_may_be_written_by_its_drink(grammar: CallGrammar) -> None:
+    state = grammar.start([Line("latte", 2), Line("cocoa", 1), Line("latte", 1)])
+    write(grammar, state, [*call_tokens("change", {"line": 2, "drink": "latte"}, "cocoa"), RUN])
+    assert state.done == [("change", {"line": 2, "drink": "latte"})]
+    state = grammar.start([Line("latte", 2), Line("cocoa", 1), Line("latte", 1)])
+    write(grammar, state, ["!remove"])
+    assert grammar.allowed(state) == ["L1", "L2", "L3", "=cocoa"]
+
+
 @pytest.mark.parametrize(
     ("tokens", "wrong"),
     [

@@ -17,7 +17,7 @@ from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCa
 from voice_agent.tea.grammar import MAX_LINES, Line
 from voice_agent.tea.tokenizer import Vocabulary, number_tokens
 
-MAX_UTTERANCE, MAX_PREVIOUS, MAX_HEARD = 96, 48, 64
+MAX_UTTERANCE, MAX_PREVIOUS, MAX_HEARD = 96, 32, 32
 _TOUCHING = ("add", "change", "replace")
 _PASSIVE = ("read_back", "look_up")
 

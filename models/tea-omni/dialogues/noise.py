@@ -58,13 +58,13 @@ def homophone(rng: random.Random, character: str) -> str:
 
 def zh(rng: random.Random, text: str) -> str:
     """A Mandarin utterance as it is recognised."""
-    if rng.random() < 0.35:
+    if rng.random() < 0.5:
         return text + rng.choice(["", "", "。"])
     if rng.random() < 0.45:
         keys = [k for k in HEARD_ZH if k in text]
         for key in rng.sample(keys, min(len(keys), rng.choice([1, 1, 2]))):
             text = text.replace(key, rng.choice(HEARD_ZH[key]), 1)
-    rate = rng.choice([0, 0, 0, 0.04, 0.08, 0.15])
+    rate = rng.choice([0, 0, 0, 0.04, 0.08, 0.12])
     if rate:
         text = "".join(homophone(rng, c) if HAN.match(c) and rng.random() < rate else c for c in text)
     if rng.random() < 0.2:
@@ -84,7 +84,7 @@ def zh(rng: random.Random, text: str) -> str:
 
 def en(rng: random.Random, text: str) -> str:
     """An English utterance as it is recognised."""
-    if rng.random() < 0.35:
+    if rng.random() < 0.5:
         return text
     words = text.split(" ")
     rate = rng.choice([0, 0, 0.1, 0.2])
