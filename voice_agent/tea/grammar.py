@@ -2,9 +2,10 @@
 
 A call is its operation and then its fields in one order; an id stands for its own field, so `!add =latte U2
 =large +pearls` is `add(drink="latte", quantity=2, size="large", toppings=["pearls"])`. A line is written by its
-number, `L2`, or by its drink where only one line has it. `<run>` ends the calls of a turn and `<say>` begins the reply. What is allowed follows the cart through the calls of the turn: lines that
-exist by then, choices that the line's drink has, toppings that it carries. The automaton decides nothing
-else: which of the allowed tokens comes next is the model's choice alone.
+number, `L2`, or by its drink where only one line has it. `<run>` ends the calls of a turn and `<say>` begins the
+reply. What is allowed follows the cart through the calls of the turn: lines that exist by then, choices that the
+line's drink has, toppings that it carries. The automaton decides nothing else: which of the allowed tokens comes
+next is the model's choice alone.
 """
 
 from __future__ import annotations
