@@ -396,6 +396,31 @@ def replies(vocabulary_path: Path, count: int, seed: int, pool: int = 2500) -> l
     return chosen
 
 
+def reply_words(vocabulary_path: Path) -> list[str]:
+    """The English words that the thinker can write."""
+    from voice_agent.tea.tokenizer import Vocabulary
+
+    vocabulary = Vocabulary.load(vocabulary_path)
+    return sorted({t for i in vocabulary.reply["en"] if (t := vocabulary.tokens[i])[0].isalpha()})
+
+
+def salads(words: list[str], count: int, seed: int) -> list[str]:
+    """Words in random order, every word once before any comes again: a word's sounds beside many others."""
+    rng = random.Random(seed)
+    queue: list[str] = []
+    made: list[str] = []
+    for _ in range(count):
+        picked: list[str] = []
+        while len(picked) < 8:
+            if not queue:
+                queue = rng.sample(words, len(words))
+            picked.append(queue.pop())
+        cut = rng.randint(3, 5)
+        text = f"{' '.join(picked[:cut])}, {' '.join(picked[cut:])}{rng.choice('...?')}"
+        made.append(text[0].upper() + text[1:])
+    return made
+
+
 def interleaved(first: list[str], second: list[str]) -> list[str]:
     """Two of `first`, one of `second`, and so on to the end of both."""
     mixed: list[str] = []

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import soundfile
 from kokoro import SAMPLE_RATE, Kokoro
 from phones import PAUSES, EnglishLexicon, english_tokens, split_symbols
-from sentences_en import interleaved, replies, texts
+from sentences_en import interleaved, replies, reply_words, salads, texts
 
 VOICE = "jf_gongitsune"
 AUDIBLE = 0.004  # of full scale
@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--menu", type=Path, default=here.parents[1] / "demos" / "ordering" / "menu.yaml")
     parser.add_argument("--count", type=int, default=900)
     parser.add_argument("--vocabulary", type=Path, help="the thinker's; its replies are spoken too, two of them a text")
+    parser.add_argument("--before-salads", type=int, default=300, help="texts after which its words come in any order")
     parser.add_argument("--voice", default=VOICE)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -116,6 +117,7 @@ def main() -> None:
         wanted = texts(args.menu, args.count, args.seed)
         if args.vocabulary:
             wanted = interleaved(replies(args.vocabulary, args.count, args.seed), wanted)
+            wanted = [*wanted[: args.before_salads], *salads(reply_words(args.vocabulary), args.count, args.seed)]
         for number, text in enumerate((t for t in wanted if t not in done), len(done)):
             utterance = Utterance(text, lexicon)
             audio, samples = teacher.speak(utterance.symbols, args.speed)

@@ -28,6 +28,7 @@ SUBFRAMES_BACK, SUBFRAMES_AHEAD = 2, 4  # beyond the frame, on either side
 WINDOW = SUBFRAMES_BACK + SUBFRAMES + SUBFRAMES_AHEAD
 DURATION_OFFSET = 2.5  # e^-2.5 s is about the length of a phone
 TIMING = 5  # numbers that place a sub-frame in its phone
+DROPOUT = 0.1  # in training
 PAD = 0
 EDGE_PHONE = "sil/edge"
 LANGUAGES = ("zh", "en")
@@ -116,6 +117,7 @@ class PhoneEncoder(nn.Module):
         back = LEFT // 4
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             y = F.gelu(convolution(norm(x.transpose(1, 2)).transpose(1, 2)))
+            y = F.dropout(y, DROPOUT, self.training)
             x = x[..., back : back + y.shape[-1]] + y
         features: Tensor = x.transpose(1, 2)
         return features
@@ -172,7 +174,8 @@ class CausalBlock(nn.Module):
         self.gain = nn.Parameter(torch.full((width,), 0.3))
 
     def _mix(self, x: Tensor, y: Tensor) -> Tensor:
-        mixed: Tensor = x + self.project(F.gelu(self.expand(self.norm(y)))) * self.gain
+        hidden = F.dropout(F.gelu(self.expand(self.norm(y))), DROPOUT, self.training)
+        mixed: Tensor = x + self.project(hidden) * self.gain
         return mixed
 
     def forward(self, x: Tensor) -> Tensor:
