@@ -1,19 +1,15 @@
 """Sounds that are no speech, and what the listening side makes of them: every transcript with words is a false turn.
 
-`python -m tests.hallucination --seconds 600` prints JSON. The audio is made from a seed, runs through voice activity
-detection and recognition as a call's would, with the menu prompt on, and is fed as fast as it is processed. After
-each sound a recorded order follows, which has to be recognised.
+The audio is made from a seed, runs through voice activity detection and recognition as a call's would, with the menu
+prompt on, and is fed as fast as it is processed. After each sound a recorded order follows, which has to be recognised.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -227,20 +223,3 @@ def run(sound: str, seconds: float, seed: int, recognizer: Recognizer, silero: S
     if outcome.turns:
         outcome.order = outcome.turns.pop()
     return outcome
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sounds", nargs="*", default=list(SOUNDS), choices=list(SOUNDS))
-    arguments = parser.parse_args()
-    recognizer, silero = Recognizer(), SileroModel()
-    outcomes = [run(sound, arguments.seconds, arguments.seed, recognizer, silero) for sound in arguments.sounds]
-    rows: list[dict[str, Any]] = [{**vars(outcome), "passed": outcome.passed} for outcome in outcomes]
-    print(json.dumps({"seed": arguments.seed, "sounds": rows}, ensure_ascii=False, indent=1))
-    return 0 if all(outcome.passed for outcome in outcomes) else 1
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -34,7 +34,7 @@ class Stub:
         self._gate = threading.Semaphore(0)
         self._entered = threading.Semaphore(0)
 
-    def transcribe(self, pcm: Any, language: Any, prompt: Any) -> Transcript:
+    def transcribe(self, pcm: Any, language: Any, prompt: Any, likely: Any) -> Transcript:
         ms = len(pcm) // 16
         self.jobs.append(ms)
         self._entered.release()
@@ -42,7 +42,7 @@ class Stub:
             assert self._gate.acquire(timeout=10)
         if self.fails:
             raise RuntimeError("no memory")
-        return Transcript(f"{ms}", language or "zh", len(pcm) / S)
+        return Transcript(f"{ms}", language or likely, len(pcm) / S)
 
     def let(self, jobs: int = 1) -> None:
         self._gate.release(jobs)
@@ -345,7 +345,7 @@ def spoken(seconds: float, pause_at: float) -> npt.NDArray[np.int16]:
 
 def test_a_long_utterance_is_cut_in_its_pause_and_lets_go_of_its_audio() -> None:
     stub = Stub()
-    utterance = Utterance("zh", "", segment_min=8 * S, segment_max=15 * S, backlog_max=60 * S)
+    utterance = Utterance("zh", "", "zh", segment_min=8 * S, segment_max=15 * S, backlog_max=60 * S)
     pcm = spoken(22, pause_at=11)
     for at in range(0, len(pcm), 320):
         utterance.push(pcm[at : at + 320])
@@ -362,7 +362,7 @@ def test_a_long_utterance_is_cut_in_its_pause_and_lets_go_of_its_audio() -> None
 
 def test_no_transcription_is_longer_than_a_segment() -> None:
     stub = Stub()
-    utterance = Utterance("en", "", segment_min=8 * S, segment_max=15 * S, backlog_max=200 * S)
+    utterance = Utterance("en", "", "en", segment_min=8 * S, segment_max=15 * S, backlog_max=200 * S)
     utterance.push(spoken(100, pause_at=50))
     result = utterance.transcribe(stub, utterance.samples)  # type: ignore[arg-type]
     assert all(8_000 <= ms <= 15_000 for ms in stub.jobs[:-1])

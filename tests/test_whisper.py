@@ -76,6 +76,28 @@ def test_the_language_is_detected_and_the_prompt_is_of_that_language(
     assert words in transcript.text.lower()
 
 
+def test_where_the_audio_does_not_tell_the_likely_language_is_taken(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Fixed:
+        def __init__(self, zh: float, en: float) -> None:
+            self.found = [("<|zh|>", zh), ("<|en|>", en), ("<|ja|>", 1 - zh - en)]
+
+        def detect_language(self, encoded: object) -> list[list[tuple[str, float]]]:
+            return [self.found]
+
+    for zh, en, likely, expected in [
+        (0.10, 0.16, "zh", "zh"),
+        (0.01, 0.13, "zh", "zh"),
+        (0.10, 0.16, "en", "en"),
+        (0.50, 0.40, "en", "en"),
+        (0.80, 0.12, "en", "zh"),
+        (0.02, 0.93, "zh", "en"),
+    ]:
+        monkeypatch.setattr(recognizer, "_model", Fixed(zh, en))
+        assert recognizer._detect(None, likely) == expected  # type: ignore[arg-type]
+
+
 def test_traditional_script_comes_out_simplified(recognizer: Recognizer) -> None:
     assert heard(recognizer, "zh_song.wav", "zh").text == "换一首歌"
 

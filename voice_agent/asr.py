@@ -116,15 +116,17 @@ class AsrPool:
         for thread in self._threads:
             thread.start()
 
-    def open(self, language: Language | None, prompt: Prompt) -> AsrStream:
+    def open(self, language: Language | None, prompt: Prompt, likely: Language = "zh") -> AsrStream:
         """A new utterance; `prompt`: words that are likely, or such words by language.
 
+        `language` None: it is detected; `likely`: where the audio does not tell, as that of the utterance before.
         Raises ValueError for an unknown language.
         """
         check_language(language)
+        check_language(likely)
         if self._closed:
             raise RuntimeError("expected an open pool: it was closed")
-        return AsrStream(self, language, prompt)
+        return AsrStream(self, language, prompt, likely)
 
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
@@ -246,12 +248,13 @@ class AsrPool:
 class AsrStream:
     """One utterance. Every method is called on the loop, and none of them blocks."""
 
-    def __init__(self, pool: AsrPool, language: Language | None, prompt: Prompt) -> None:
+    def __init__(self, pool: AsrPool, language: Language | None, prompt: Prompt, likely: Language) -> None:
         self._pool = pool
         config = pool.config
         self.utterance = Utterance(
             language,
             prompt,
+            likely,
             segment_min=int(config.segment_min_s * SAMPLE_RATE),
             segment_max=int(config.segment_max_s * SAMPLE_RATE),
             backlog_max=int(config.backlog_max_s * SAMPLE_RATE),

@@ -36,11 +36,18 @@ class Utterance:
     """Audio of one utterance. `push` and `clear` are called on one thread, `transcribe` on any others."""
 
     def __init__(
-        self, language: Language | None, prompt: Prompt, segment_min: int, segment_max: int, backlog_max: int
+        self,
+        language: Language | None,
+        prompt: Prompt,
+        likely: Language,
+        segment_min: int,
+        segment_max: int,
+        backlog_max: int,
     ) -> None:
         """`segment_min`, `segment_max`: samples a segment has at least and at most; `backlog_max`: samples kept."""
         self._language = language
         self._prompt = prompt
+        self._likely = likely
         self._segment_min = segment_min
         self._segment_max = segment_max
         self._backlog_max = backlog_max
@@ -96,7 +103,7 @@ class Utterance:
         with self._lock:
             audio = self._audio(start, end)
         pcm = audio.astype(np.float32) / 32768.0
-        return recognizer.transcribe(pcm, self._language, self._prompt)
+        return recognizer.transcribe(pcm, self._language, self._prompt, self._likely)
 
     def _audio(self, start: int, end: int) -> npt.NDArray[np.int16]:
         """Samples of the utterance that are still kept; holds the lock."""

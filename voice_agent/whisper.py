@@ -5,7 +5,8 @@ silence, which is several times faster. Much less silence makes it repeat itself
 
 Whisper also writes sentences for sounds that are no speech, and with a prompt it writes the prompt's words. What
 it wrote is believed as it stands only while its own likelihood is high. Otherwise the same audio is decoded a
-second time without the prompt: words that only the prompt can explain are not believed.
+second time without the prompt: words that only the prompt can explain are not believed. Short words are unlikely by
+nature, and Whisper repeats them; they are believed where Silero VAD is certain of a voice.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
+
+from voice_agent.vad import WINDOW, SileroModel, SileroState
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -61,6 +64,10 @@ class RecognizerConfig(BaseModel):
     """At least this likely: believed without a second look."""
     doubtful_logprob: float = -1.0
     """Less likely than this without the prompt: not believed."""
+    voice_logprob: float = -2.5
+    """As `doubtful_logprob`, where the audio is certainly a voice."""
+    short_ms: int = Field(default=600, ge=0)
+    """Speech shorter than this is always looked at without the prompt too."""
     no_speech: float = Field(default=0.6, gt=0, le=1)
     """Whisper's own probability of no speech above which a text must be likely to be believed."""
     fluent_units_per_second: float = Field(default=6.5, gt=0)
@@ -125,15 +132,18 @@ class Recognizer:
         self._storage: Any = ctranslate2.StorageView
         self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._features: Any = FeatureExtractor(feature_size=self._model.n_mels)
+        self._silero = SileroModel()
         self._prompts: dict[str, list[int]] = {}
         self._simplify: Any = opencc.OpenCC("t2s")
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
 
-    def transcribe(self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt) -> Transcript:
+    def transcribe(
+        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt, likely: Language = "zh"
+    ) -> Transcript:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
         `prompt`: words that are likely, in the script and style that the text should have, or such words by
-        language.
+        language. `likely`: the language where `language` is None and the audio does not tell.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -143,15 +153,21 @@ class Recognizer:
         seconds = len(pcm) / SAMPLE_RATE
         voiced = _voiced_seconds(pcm, self.config.floor_dbfs)
         if voiced == 0.0:
-            return Transcript("", language or "zh", seconds, "quiet")
+            return Transcript("", language or likely, seconds, "quiet")
         encoded = self._encode(pcm)
-        spoken: Language = language or self._detect(encoded)
+        spoken: Language = language or self._detect(encoded, likely)
         words = prompt if isinstance(prompt, str) else prompt.get(spoken, "")
-        draft = self._decode(encoded, spoken, words, seconds, voiced)
-        verdict = self._judge(draft, voiced, prompted=bool(words))
-        if verdict != "accepted" and words:
+        draft = prompted = plain = self._decode(encoded, spoken, words, seconds, voiced)
+        verdict = first = self._judge(draft, voiced, prompted=bool(words))
+        if words and (verdict != "accepted" or voiced * 1000 < self.config.short_ms):
             plain = self._decode(encoded, spoken, "", seconds, voiced)
-            draft, verdict = self._compare(draft, plain, voiced)
+            draft, verdict = self._compare(prompted, plain, voiced)
+        if verdict != "accepted" and self._is_voice(pcm):
+            sane = not self._babble(prompted, plain, voiced)
+            if first == "accepted" or (sane and _sounds_like(prompted.text, plain.text)):
+                draft, verdict = prompted, "accepted"
+            elif not self._dense(plain.text, voiced) and plain.avg_logprob >= self.config.voice_logprob:
+                draft, verdict = plain, "accepted" if _units(plain.text) else "no_speech"
         return Transcript(
             text=draft.text if verdict == "accepted" else "",
             language=spoken,
@@ -163,6 +179,15 @@ class Recognizer:
             raw=draft.text,
         )
 
+    def _is_voice(self, pcm: npt.NDArray[np.float32]) -> bool:
+        """Whether Silero VAD is very sure of a voice for 128 ms in all; noises that it took for speech never are."""
+        state = SileroState.fresh()
+        samples = np.asarray(np.clip(pcm, -1, 1) * 32767, np.int16)
+        sure = 0
+        for at in range(0, len(samples) - WINDOW + 1, WINDOW):
+            sure += self._silero.step(state, samples[at : at + WINDOW]) >= 0.9
+        return sure >= 4
+
     def _encode(self, pcm: npt.NDArray[np.float32]) -> Any:
         frames = -(-(len(pcm) + self.config.padding_ms * SAMPLE_RATE // 1000) // (2 * _HOP)) * 2
         if frames > _MAX_FRAMES:
@@ -173,9 +198,12 @@ class Recognizer:
         mel = self._features(padded, padding=0)[None, :, :frames]
         return self._model.encode(self._storage.from_array(np.ascontiguousarray(mel, np.float32)))
 
-    def _detect(self, encoded: Any) -> Language:
-        probabilities = dict(self._model.detect_language(encoded)[0])
-        return "en" if probabilities["<|en|>"] > probabilities["<|zh|>"] else "zh"
+    def _detect(self, encoded: Any, likely: Language) -> Language:
+        found = dict(self._model.detect_language(encoded)[0])
+        zh, en = found["<|zh|>"], found["<|en|>"]
+        if zh + en < 0.3 or max(zh, en) < 2 * min(zh, en):
+            return likely
+        return "en" if en > zh else "zh"
 
     def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float, voiced: float) -> _Draft:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
@@ -226,21 +254,21 @@ class Recognizer:
     def _dense(self, text: str, voiced: float) -> bool:
         return _units(text) > self.config.units_per_second * voiced + 2
 
+    def _babble(self, prompted: _Draft, plain: _Draft, voiced: float) -> bool:
+        """Whether a draft under a prompt has more in it than was said."""
+        length = _units(prompted.text)
+        return self._dense(prompted.text, voiced) or (prompted.looped and length < 3) or length > _units(plain.text) + 2
+
     def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
         """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
         config = self.config
         verdict = self._judge(plain, voiced, prompted=False)
-        length = _units(prompted.text)
-        babble = self._dense(prompted.text, voiced) or (prompted.looped and length < 3)
-        if babble:
-            return plain, verdict
-        if verdict in ("too_dense", "repeated"):
+        if verdict in ("too_dense", "repeated") and not self._dense(prompted.text, voiced) and not prompted.looped:
             # The second look lost the thread, and says nothing about the first.
             clear = prompted.no_speech_prob < config.no_speech / 2 and prompted.avg_logprob >= config.sure_logprob
             return (prompted, "accepted") if clear else (plain, verdict)
-        if verdict == "accepted" and length <= _units(plain.text) + 2 and _sounds_like(prompted.text, plain.text):
-            return prompted, "accepted"
-        return plain, verdict
+        alike = not self._babble(prompted, plain, voiced) and _sounds_like(prompted.text, plain.text)
+        return (prompted if verdict == "accepted" and alike else plain), verdict
 
 
 def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
@@ -282,10 +310,10 @@ def _unrolled(text: str, fluent_units: float) -> str:
 
 
 def _sounds_like(one: str, other: str) -> bool:
-    """Whether two texts share at least half of their syllables (by pinyin without tones) or words, in order."""
+    """Whether two texts share more than half of their syllables (by pinyin without tones) or words, in order."""
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(None, _sounds(one), _sounds(other), autojunk=False).ratio() >= 0.5
+    return SequenceMatcher(None, _sounds(one), _sounds(other), autojunk=False).ratio() > 0.5
 
 
 def _sounds(text: str) -> list[str]:
