@@ -107,7 +107,10 @@ def test_two_short_sounds_with_a_gap_do_not_add_the_gap_to_the_voice(caller: Cal
 
 def test_speech_that_never_ends_is_committed_at_its_bound(caller: Caller) -> None:
     caller.speak(26_000)
-    assert caller.kinds.count("commit") >= 1
+    assert caller.kinds == ["speech_started", "speech_stopped", "commit", "speech_started"]
+    bound = caller.actions[2].at
+    assert 25_000 * MS <= bound < 25_000 * MS + WINDOW
+    assert caller.actions[3].at == bound
 
 
 def test_impossible_durations_are_refused() -> None:

@@ -77,10 +77,12 @@ class TurnPolicy:
         """The actions that follow from one VAD event."""
         if event.kind == "onset":
             return self._on_onset(event.at)
+        if event.kind == "speech":
+            # Speech that goes on after its turn was ended by `max_utterance_ms` opens the next one.
+            opened = [] if self._open else self._on_onset(event.at - WINDOW)
+            return opened + self._on_speech(event.at)
         if not self._open:
             return []
-        if event.kind == "speech":
-            return self._on_speech(event.at)
         if event.kind == "offset":
             self._last_voiced = max(self._last_voiced, event.at)
             return []
