@@ -171,9 +171,16 @@ class Average:
                 self.values[key].lerp_(value, 1 - keep)
 
 
+def freeze_below(model: SoundingDecoder) -> None:
+    """Keep what gives the hidden states that the talker hears: the embeddings and the layers up to the tapped one."""
+    kept = [model.decoder.embedding, model.initials, model.finals]
+    for part in [*kept, *model.decoder.blocks[: model.decoder.config.tapped]]:
+        part.requires_grad_(False)
+
+
 def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
     """Muon (Jordan et al., 2024) for the matrices of the blocks, AdamW for the rest."""
-    named = list(model.named_parameters())
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if "blocks" in n and n.endswith("weight") and p.dim() == 2]
     rest = [p for n, p in named if not any(p is matrix for matrix in matrices)]
     return [
@@ -226,6 +233,8 @@ def main() -> None:
     parser.add_argument("--warm", type=Path, help="folder with weights to start from when there is no checkpoint")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--save-minutes", type=float, default=5)
+    parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rates")
+    parser.add_argument("--upper", action="store_true", help="train only the layers above those the talker hears")
     parser.add_argument("--plot", type=Path, help="only draw the loss curve of `--work` into this picture")
     options = parser.parse_args()
     if options.plot:
@@ -240,16 +249,21 @@ def main() -> None:
         vocabulary.build().save(path)
     words = Vocabulary.load(path)
     model = SoundingDecoder(DecoderConfig(len(words), words.outputs), words.tokens).to(device)
+    if options.upper:
+        freeze_below(model)
     opts = optimizers(model)
     checkpoint = options.work / "checkpoint.pt"
     step, spent, curve = 0, 0.0, []
     average = Average(model)
     if checkpoint.exists():
         state: dict[str, Any] = torch.load(checkpoint, map_location=device)
-        model.load_state_dict(state["model"])
+        if state.get("upper", False) == options.upper:
+            model.load_state_dict(state["model"])
+            for opt, saved in zip(opts, state["optimizers"], strict=True):
+                opt.load_state_dict(saved)
+        else:
+            model.load_state_dict(state["average"])
         average.values = state["average"]
-        for opt, saved in zip(opts, state["optimizers"], strict=True):
-            opt.load_state_dict(saved)
         step, spent, curve = state["step"], state["spent"], state["curve"]
     elif options.warm:
         shipped = load_file(options.warm / "thinker.safetensors")
@@ -262,7 +276,7 @@ def main() -> None:
     losses: list[tuple[float, float]] = []
     for x, positions, following, weights in batches(rng, words):
         elapsed = (time.time() - start) / 60
-        rate = min(1.0, (step + 1) / 150)
+        rate = options.rate * min(1.0, (step + 1) / 150)
         if options.decay_minutes:
             rate *= min(1.0, max(0.0, (options.minutes - elapsed) / options.decay_minutes))
         for opt, base in zip(opts, RATES, strict=True):
@@ -302,7 +316,7 @@ def main() -> None:
                 "spent": minutes,
                 "curve": curve,
             }
-            state["optimizers"] = [opt.state_dict() for opt in opts]
+            state |= {"optimizers": [opt.state_dict() for opt in opts], "upper": options.upper}
             torch.save(state, checkpoint.with_suffix(".tmp"))
             checkpoint.with_suffix(".tmp").rename(checkpoint)
             (options.work / "curve.json").write_text(json.dumps(curve))

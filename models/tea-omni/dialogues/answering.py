@@ -63,6 +63,34 @@ def revert(s: Scene, data: tuple[str, int, Item]) -> Plan | None:
     return Plan(said, [change_call(number, back)])
 
 
+def rest(s: Scene, number: int) -> Plan | None:
+    """Some cups were made differently: and the others like this."""
+    if number > len(s.lines) or s.rng.random() < 0.5:
+        return None
+    line = s.lines[number - 1]
+    key = s.rng.choice(OPTIONS)
+    choices = [c for c in s.shop.choices(line["drink"], key) if c != line[key]]
+    if not choices:
+        return None
+    value = s.rng.choice(choices)
+    words = [w for w in s.words.AFTER[value] if not w.startswith(("make", "a ", "要"))]
+    return Plan(s.rng.choice(s.words.REST).format(o=s.rng.choice(words)), [change_call(number, {key: value})])
+
+
+def undo(s: Scene, data: tuple[int, Item]) -> Plan | None:
+    """A topping was put in: no, leave it out."""
+    number, what = data
+    if number > len(s.lines) or s.rng.random() < 0.5:
+        return None
+    names = [t for t in what["add_toppings"] if t in s.lines[number - 1]["toppings"]]
+    if not names:
+        return None
+    said = s.rng.choice(s.words.NOT_ADDED)
+    if s.rng.random() < 0.5:
+        said = s.words.change(s.rng, "", {"remove_toppings": names})
+    return Plan(said, [change_call(number, {"remove_toppings": names})])
+
+
 def more(s: Scene, _: Any) -> Plan | None:
     """Anything else? No."""
     if not s.lines:
@@ -174,6 +202,8 @@ ANSWERS: dict[str, Callable[[Scene, Any], Plan | None]] = {
     "that": that,
     "revert": revert,
     "more": more,
+    "rest": rest,
+    "undo": undo,
     "topping": topping,
     "drink": drink,
     "which": which,

@@ -38,7 +38,8 @@ def change(s: Scene) -> Plan:
     said = s.words.change(s.rng, ref, what)
     while number != latest(s) and ref not in said:
         said = s.words.change(s.rng, ref, what)
-    return Plan(said, [change_call(number, what)])
+    pending = ("undo", (number, what)) if list(what) == ["add_toppings"] else None
+    return Plan(said, [change_call(number, what)], pending=pending)
 
 
 def some_cups(s: Scene) -> Plan:
@@ -83,7 +84,32 @@ def some_cups(s: Scene) -> Plan:
         )
         if not zh and ref not in said:
             said = f"for the {ref}, {said}"
-    return Plan(said, [change_call(number, what, cups)])
+    return Plan(said, [change_call(number, what, cups)], pending=("rest", number))
+
+
+def replace_cups(s: Scene) -> Plan:
+    """One of them becomes another drink."""
+    many = [i for i, x in enumerate(s.lines, 1) if x["quantity"] > 1]
+    if not many:
+        return replace(s)
+    number = latest(s) if latest(s) in many else s.rng.choice(many)
+    line = s.lines[number - 1]
+    cups = s.rng.choice([1, 1, 1, s.rng.randint(1, line["quantity"] - 1)])
+    new = s.rng.choice([d for d in s.shop.menu.drinks if d != line["drink"]])
+    name = s.rng.choice(s.words.NAMES[line["drink"]])
+    single = sum(x["drink"] == line["drink"] for x in s.lines) == 1
+    patterns = [
+        p for p in s.words.ONE_TO if ("name" in p or "ref" in p) == (number != latest(s)) or (single and "name" in p)
+    ]
+    if number != latest(s) and not single:
+        return replace(s)
+    n = s.words.count(cups) + s.rng.choice(["杯", "杯", "个"]) if is_zh(s) else s.words.number(cups)
+    new_name = s.rng.choice(s.words.NAMES[new])
+    if not is_zh(s):
+        new_name = "a " + new_name if cups == 1 else s.words.plural(new_name)
+    names = name if is_zh(s) else s.words.plural(name)
+    said = s.rng.choice(patterns).format(n=n, ref=name, name=name, names=names, new=new_name)
+    return Plan(said, [("replace", {"line": number, "drink": new, "cups": cups})])
 
 
 def change_all(s: Scene) -> Plan:

@@ -632,6 +632,9 @@ def price(value: float, alone: bool) -> str:
 
 SAME_BUT = _WORDS["same_but"]
 SAME_AS = _WORDS["same_as"]
+ONE_TO = _WORDS["one_to"]
+REST = _WORDS["rest"]
+NOT_ADDED = _WORDS["not_added"]
 KEEP_ONLY = _WORDS["keep_only"]
 TEXT = _WORDS["text"]
 CHATTER = _WORDS["chatter"]

@@ -89,7 +89,10 @@ def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -
     """The tokens of the calls: a line by its drink if the caller names it so, else by its number."""
     if not plan.calls:
         return [SAY]
-    named = mentioned(plan.said, scene.words.NAMES)
+    names = dict(scene.words.NAMES)
+    for drink, short in zh.SHORT.items() if scene.words is zh else ():
+        names[drink] = [*names[drink], short + "那杯", short + "的"]
+    named = mentioned(plan.said, names)
     state = grammar.start(context.grammar_lines())
     tokens: list[str] = []
     for name, arguments in plan.calls:

@@ -143,7 +143,7 @@ def some_change(s: Scene, line: dict[str, Any], plain: bool = False) -> Item:
         if free:
             chosen = rng.sample(free, rng.choice([1, 1, 1, 2]))
             what["add_toppings"] = [t for t in s.shop.menu.toppings if t in chosen]
-    elif kind < 0.86 and line["toppings"]:
+    elif kind < 0.9 and line["toppings"]:
         what["remove_toppings"] = [rng.choice(line["toppings"])]
     else:
         what["quantity"] = rng.choice([q for q in range(1, 13) if q != line["quantity"]])

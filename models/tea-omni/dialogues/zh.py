@@ -250,7 +250,11 @@ def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: in
         return rng.choice(["另一杯", "另外一杯", "另外那杯", "另一个", "另外那个"])
     if how == "attribute":
         tail = rng.choice(["的那杯", "那杯", "的", "的那个", "的那杯" + name, "那杯" + name, "的" + name])
+        if line["quantity"] > 1 and rng.random() < 0.4:
+            tail = rng.choice(["的那", "那"]) + count(line["quantity"]) + "杯"
         return rng.choice(["", "", "那杯"] if "那" not in tail else [""]) + attribute(line) + tail
+    if line["drink"] in SHORT and rng.random() < 0.15:
+        return str(SHORT[line["drink"]]) + rng.choice(["那杯", "的", "的那杯"])
     return rng.choice(
         [name, name, name + "那杯", "那杯" + name, "那个" + name, "刚才那杯" + name, "我那杯" + name, "那" + name]
     )
@@ -470,5 +474,9 @@ def price(value: float, alone: bool) -> str:
 
 SAME_BUT = _WORDS["same_but"]
 SAME_AS = _WORDS["same_as"]
+ONE_TO = _WORDS["one_to"]
+REST = _WORDS["rest"]
+NOT_ADDED = _WORDS["not_added"]
+SHORT = _WORDS["short"]
 KEEP_ONLY = _WORDS["keep_only"]
 TEXT = _WORDS["text"]
