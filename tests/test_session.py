@@ -53,8 +53,11 @@ class FakeStream:
     cancelled: bool = False
     on_partial: Callable[[Transcript], None] | None = None
     hold: asyncio.Event | None = None
+    full: bool = False
 
     def push(self, pcm: np.ndarray) -> None:
+        if self.full:
+            raise BufferError("the backlog is full")
         self.pushed += len(pcm)
 
     async def final(self) -> Transcript:
@@ -74,7 +77,7 @@ class FakeAsr:
     hold: asyncio.Event | None = None
     streams: list[FakeStream] = field(default_factory=list)
 
-    def open(self, language: Any, prompt: str) -> FakeStream:
+    def open(self, language: Any, prompt: Any, likely: str) -> FakeStream:
         stream = FakeStream(self.texts[min(len(self.streams), len(self.texts) - 1)], hold=self.hold)
         self.streams.append(stream)
         return stream
@@ -314,6 +317,23 @@ def test_a_failing_stage_is_told_and_spoken_and_the_call_goes_on() -> None:
             await bench.play(12)
             await bench.until(lambda: bench.session.turn is None)
             model.thinker.fail_at = None
+            await bench.say(600)
+            await bench.hush()
+            await bench.until(lambda: bench.speaker.queued_ms >= 400)
+
+    run(work)
+
+
+def test_a_recogniser_that_does_not_keep_up_is_told_and_the_call_goes_on() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), ["first", "second"])) as bench:
+            await bench.say(200)
+            await bench.until(lambda: bench.asr.streams)
+            bench.asr.streams[0].full = True
+            await bench.say(200)
+            await bench.until(lambda: "agent.stage.failed" in bench.kinds())
+            assert bench.last("agent.stage.failed")["stage"] == "asr"
+            await bench.hush()
             await bench.say(600)
             await bench.hush()
             await bench.until(lambda: bench.speaker.queued_ms >= 400)

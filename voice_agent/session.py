@@ -163,11 +163,22 @@ class Session:
                 continue
             events = await self.runtime.run_vad(self._vad, pcm)
             self._remember(pcm)
-            if self._utterance is not None and self._utterance.stream is not None:
-                self._utterance.stream.push(pcm)
+            self._recognise(pcm)
             for event in events:
                 for action in self._policy.on(event):
                     self._act(action)
+
+    def _recognise(self, pcm: npt.NDArray[np.int16]) -> None:
+        utterance = self._utterance
+        if utterance is None or utterance.stream is None:
+            return
+        try:
+            utterance.stream.push(pcm)
+        except BufferError as error:
+            log.error("call %s: the recogniser does not keep up: %s", self.call_id, error)
+            utterance.stream.cancel()
+            self._utterance = None
+            self.send({"type": "agent.stage.failed", "stage": "asr", "message": "these words could not be heard"})
 
     def _remember(self, pcm: npt.NDArray[np.int16]) -> None:
         self._recent = np.concatenate([self._recent, pcm])[-RECENT_MS * SAMPLES_PER_MS :]
@@ -199,7 +210,7 @@ class Session:
 
     def _open_utterance(self, onset: int) -> None:
         utterance = Utterance(self._new_id("item"), onset)
-        stream = self.runtime.asr.open(self.language, self.runtime.prompt)
+        stream = self.runtime.asr.open(self.language, self.runtime.prompt, likely=self.call.language)
         stream.on_partial = lambda transcript: self._on_partial(utterance, transcript)
         stream.push(self._since(onset - PRE_ROLL_MS * SAMPLES_PER_MS))
         utterance.stream, self._utterance = stream, utterance
