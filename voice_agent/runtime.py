@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -66,9 +66,9 @@ class Runtime:
         return await asyncio.get_running_loop().run_in_executor(self._vad_worker, vad.push, pcm)
 
     @property
-    def prompt(self) -> Mapping[Language, str]:
+    def prompt(self) -> dict[str, str]:
         """Words that the recogniser should expect, by language."""
-        return self.agent.vocabulary
+        return {str(language): words for language, words in self.agent.vocabulary.items()}
 
     def notice(self, language: Language) -> Pcm:
         """The spoken notice that a stage failed: float32 @ 24 kHz."""

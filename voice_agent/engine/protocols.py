@@ -170,10 +170,17 @@ class Codec(Protocol):
 class OmniModel(Protocol):
     """A thinker, a talker and a codec that belong together, and what they were made for."""
 
-    name: str
-    thinker: Thinker
-    talker: Talker
-    codec: Codec
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def thinker(self) -> Thinker: ...
+
+    @property
+    def talker(self) -> Talker: ...
+
+    @property
+    def codec(self) -> Codec: ...
 
     def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError, with a sentence that says which model takes them, if these tools are not known."""

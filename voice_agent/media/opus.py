@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+from typing import Any
 
 import av
 import numpy as np
@@ -32,7 +33,7 @@ class OpusEncoder:
         self._codec = codec
         self._timestamp = 0
 
-    def encode(self, pcm: npt.NDArray[np.int16]) -> av.Packet:
+    def encode(self, pcm: npt.NDArray[np.int16]) -> av.Packet[Any]:
         """`pcm`: int16[960] → a packet whose `pts` counts samples at 48 kHz from 0."""
         if pcm.shape != (FRAME,) or pcm.dtype != np.int16:
             raise ValueError(f"expected int16[{FRAME}], got {pcm.dtype}{list(pcm.shape)}")
@@ -67,4 +68,5 @@ class OpusDecoder:
         """
         pieces = [frame.to_ndarray().reshape(-1, 2) for frame in self._codec.decode(av.Packet(payload))]
         stereo = pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [np.zeros((0, 2), np.int16)])
-        return stereo.sum(axis=1, dtype=np.float32) * np.float32(1 / 65536)
+        mono: npt.NDArray[np.float32] = stereo.sum(axis=1, dtype=np.float32) * np.float32(1 / 65536)
+        return mono

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import av
 import numpy as np
@@ -152,7 +153,7 @@ class Speaker(MediaStreamTrack):
         self._queued = 0
         self._wake()
 
-    async def recv(self) -> av.Packet:
+    async def recv(self) -> av.Packet[Any]:
         """The next packet, when it is due. Called by the RTP sender alone."""
         delay = self.pacer.due(self._now()) - self._now()
         # Also on time: a sender that catches up must leave the loop to the others between two packets.

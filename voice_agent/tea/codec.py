@@ -333,9 +333,9 @@ class TeaCodec:
         row.finished = True
         frames = -(-LATENCY_SAMPLES // SAMPLES_PER_FRAME)
         with torch.inference_mode():
-            pcm = self._decode([slot], self._decoder.space.silence.expand(1, frames, -1))[0]
+            pcm = self._decode([slot], self._decoder.space.silence.expand(1, frames, -1))
         early = max(0, LATENCY_SAMPLES - row.frames * SAMPLES_PER_FRAME)
-        return pcm[early:LATENCY_SAMPLES]
+        return pcm[0, early:LATENCY_SAMPLES]
 
     def free(self, slot: int) -> None:
         self._rows.pop(slot, None)
