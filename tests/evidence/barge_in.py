@@ -20,7 +20,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     each = []
     async with own_server() as url:
         for _ in shown(range(trials), "barge-in"):
-            each.append(await _trial(url, chance.uniform(0.1, 1.6)))
+            each.append(await trial(url, chance.uniform(0.1, 1.6)))
     stops = [trial["stop_ms"] for trial in each if trial["stop_ms"] is not None]
     in_time = sum(stop <= STOP_MS for stop in stops)
     stale = sum(trial["stale_frames"] for trial in each)
@@ -35,7 +35,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     }
 
 
-async def _trial(url: str, delay_s: float) -> dict[str, Any]:
+async def trial(url: str, delay_s: float) -> dict[str, Any]:
     """One call: an order, and `delay_s` into the spoken reply another voice over it."""
     async with CallClient(url) as call:
         events: list[Event] = []
