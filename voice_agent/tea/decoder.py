@@ -76,12 +76,15 @@ class Block(nn.Module):
         recent = before.shape[1]
         normed = self.norm_attention(x)
         seen = torch.cat([before.to(normed.dtype), normed], 1)
-        mixed = normed
-        for back in range(1, recent + 1):
-            mixed = mixed + seen[:, recent - back : recent - back + length] * self.mix[back - 1]
-        qkv = self.qkv(mixed).view(batch, length, 3, self.heads, self.head_dim)
-        query, key, value = qkv.permute(2, 0, 3, 1, 4)
-        return rotate(query, cosine, sine), rotate(key, cosine, sine), value, seen[:, length:]
+        if length == 1:
+            mixed = normed + (seen[:, :recent] * self.mix.flip(0)).sum(1, keepdim=True)
+        else:
+            mixed = normed
+            for back in range(1, recent + 1):
+                mixed = mixed + seen[:, recent - back : recent - back + length] * self.mix[back - 1]
+        qkv = self.qkv(mixed).view(batch, length, 3, self.heads, self.head_dim).permute(2, 0, 3, 1, 4)
+        query, key = rotate(qkv[:2], cosine, sine)
+        return query, key, qkv[2], seen[:, length:]
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Residual stream x: float[..., width] after attention gave `attended` (heads joined) and the inner layer."""
