@@ -25,8 +25,8 @@ def quantiles(values: Sequence[float]) -> dict[str, Any]:
 
 
 def shown(items: Sequence[T], what: str) -> Iterable[T]:
-    """The items, with the progress on stderr."""
+    """The items, with the progress on a terminal's stderr."""
     for number, item in enumerate(items, 1):
-        print(f"\r{what} {number}/{len(items)}", end="", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{what} {number}/{len(items)}", end="\n" * (number == len(items)), file=sys.stderr, flush=True)
         yield item
-    print(file=sys.stderr)
