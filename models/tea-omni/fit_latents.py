@@ -2,9 +2,9 @@
 
     python models/tea-omni/fit_latents.py WHAT CODEC --zh ZH --en EN
 
-WHAT is `fit` (the space: CODEC/space.safetensors), `codebooks` (the RVQ anew; latents stay what they are) or
-`write` ({ZH,EN}/latents/*.npy, float32[T, D]). CODEC holds `vocoder.npz` (`teacher_zh.py --vocoder`), ZH and EN what the
-teachers wrote. The space is a principal component analysis of 4 mel frames, half of the weight for each language; the
+WHAT is `fit` (the space: CODEC/space.safetensors), `codebooks` (the RVQ anew; latents stay what they are) or `write`
+({ZH,EN}/latents/*.npy, float32[T, D]). CODEC holds `vocoder.npz` (`teacher_zh.py --vocoder`), ZH and EN the speech of
+the teachers. The space is a principal component analysis of 4 mel frames, half of the weight for each language; the
 codebooks are k-means of what the earlier ones left (latents in mel units, so that distance is mel error). English audio
 has no mel of its own: its log mel is normalised by the affine map, a channel, that takes the log mel of the Mandarin
 teacher's audio to the mel that the audio was made from.

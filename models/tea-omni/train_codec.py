@@ -104,6 +104,7 @@ def decode(decoder: Decoder, codes: torch.Tensor) -> torch.Tensor:
 def train(options: argparse.Namespace) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     space = LatentSpace.load(options.codec / "space.safetensors")
+    space_tensors = {name: value.clone() for name, value in space.state_dict().items()}
     decoder = Decoder(space)
     decoder.load_state_dict(load_file(options.codec / "distilled.safetensors"))
     decoder.vocoder.synthesis.requires_grad_(False)
@@ -116,6 +117,7 @@ def train(options: argparse.Namespace) -> None:
     if checkpoint.exists():
         saved = torch.load(checkpoint, map_location=device, weights_only=True)
         decoder.load_state_dict(saved["decoder"])
+        decoder.space.load_state_dict(space_tensors)  # the codebooks may have been fitted anew since
         optimiser.load_state_dict(saved["optimiser"])
         average, done = saved["average"], saved["step"]
         curve = [entry for entry in json.loads(curve_path.read_text()) if entry["step"] <= done]
