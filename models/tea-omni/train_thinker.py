@@ -34,6 +34,7 @@ from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
 LINE_WEIGHT, CHOICE_WEIGHT, CALL_WEIGHT = 8.0, 4.0, 3.0  # a reply token has 1
 REPLIES = 0.4  # of the turns with calls go on to their reply, which is learned sooner
 EASY = 0.4  # of the turns that are learned first (no call, or one without fields) are kept
+MANDARIN = 0.65  # of the dialogues; a character says less than a word
 BATCH_TOKENS = 3000
 BUFFER = 2048
 
@@ -106,9 +107,9 @@ def _table(sounds: list[str]) -> tuple[int, Tensor]:
 def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], list[float]]]:
     """Token ids of a turn, and the weight of predicting each of them (0: it is only read)."""
     while True:
-        language = "zh" if rng.random() < 0.5 else "en"
+        language = "zh" if rng.random() < MANDARIN else "en"
         for s in make.dialogue(rng, language, words):
-            if (len(s.calls) < 3 or s.calls[0] == "!look_up") and rng.random() > EASY:
+            if len(s.calls) < 3 and rng.random() > EASY:
                 continue
             prompt = [t if rng.random() > 0.01 else "<unk>" for t in s.prompt]
             prompt = [x for t in prompt for x in _spelled(rng, t)]

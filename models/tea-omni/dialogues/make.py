@@ -93,6 +93,10 @@ def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -
     for drink, short in zh.SHORT.items() if scene.words is zh else ():
         names[drink] = [*names[drink], short + "那杯", short + "的"]
     named = mentioned(plan.said, names)
+    drinks = {line["drink"] for line in context.lines}
+    for word, held in scene.words.GENERIC.items():
+        if word in plan.said and len(drinks & set(held)) == 1 and not named & drinks & set(held):
+            named |= drinks & set(held)
     state = grammar.start(context.grammar_lines())
     tokens: list[str] = []
     for name, arguments in plan.calls:

@@ -50,7 +50,14 @@ def by_turns(s: Scene) -> Plan:
         key = rng.choice([k for k in OPTIONS if len(s.shop.choices(it["drink"], k)) > 1])
         it[key] = rng.choice(s.shop.choices(it["drink"], key))
         words.append(rng.choice([w for w in s.words.AFTER[it[key]] if not w.startswith(("make", "a "))]))
-    return Plan(said + s.words.by_turns(rng, words), [add_call(it) for it in items])
+    if rng.random() < 0.6 or len({it["drink"] for it in items}) < len(items):
+        return Plan(said + s.words.by_turns(rng, words), [add_call(it) for it in items])
+    one = rng.randrange(len(items))
+    for other in items[:one] + items[one + 1 :]:
+        other |= dict.fromkeys(OPTIONS)
+    name = rng.choice(s.words.NAMES[items[one]["drink"]])
+    joint = rng.choice(["", "要", "那杯"]) if is_zh(s) else " "
+    return Plan(said + rng.choice(s.words.JOINT[:3]) + name + joint + words[one], [add_call(it) for it in items])
 
 
 def also(s: Scene) -> Plan:

@@ -124,6 +124,14 @@ def pick_line(s: Scene, explicit: bool = False, avoid: int = 0) -> tuple[int, st
     how = rng.choice(hows)
     shown = {**line, "attribute": line[rng.choice(special)] if special else ""}
     name = rng.choice(s.words.NAMES[line["drink"]])
+    kinds = [word for word, held in s.words.GENERIC.items() if {line["drink"]} == set(held) & set(drinks)]
+    if how == "name" and kinds and rng.random() < 0.2:
+        word = rng.choice(kinds)
+        return (
+            number,
+            rng.choice([word, word + "那杯", "那杯" + word] if is_zh(s) else ["the " + word, "my " + word]),
+            word,
+        )
     return number, s.words.reference(rng, how, shown, number, n), name
 
 

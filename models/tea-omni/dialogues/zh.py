@@ -474,6 +474,7 @@ def price(value: float, alone: bool) -> str:
 
 SAME_BUT = _WORDS["same_but"]
 SAME_AS = _WORDS["same_as"]
+GENERIC = _WORDS["generic"]
 ONE_TO = _WORDS["one_to"]
 REST = _WORDS["rest"]
 NOT_ADDED = _WORDS["not_added"]
