@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter
+from collections import Counter, deque
 from types import TracebackType
 from typing import Any, Self
 
 from voice_agent.media.peer import Call, MakeSession, PeerConfig
+
+# Calls that ended lately: a client that hangs up both ways at once is not told that its call does not exist.
+REMEMBERED = 256
 
 
 class Busy(Exception):
@@ -34,6 +37,7 @@ class Calls:
         self._slot_wait_s = slot_wait_s
         self._slots = asyncio.Semaphore(limit)
         self._calls: dict[str, Call] = {}
+        self._over: deque[str] = deque(maxlen=REMEMBERED)
         self._tasks = asyncio.TaskGroup()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -93,11 +97,11 @@ class Calls:
         return call.id, answer
 
     def end(self, call_id: str, reason: str) -> bool:
-        """Ask a call to end. False if there is no such call."""
+        """Ask a call to end; one that has just ended by itself is fine too. False if there is no such call."""
         call = self._calls.get(call_id)
         if call is not None:
             call.end(reason)
-        return call is not None
+        return call is not None or call_id in self._over
 
     def stop(self, reason: str) -> None:
         """Take no more calls, and ask all of them to end; their clients are told that the server stops."""
@@ -118,6 +122,7 @@ class Calls:
             self._slots.release()
 
     def _forget(self, call: Call) -> None:
-        self._calls.pop(call.id, None)
+        if self._calls.pop(call.id, None) is not None:
+            self._over.append(call.id)
         if not self._calls:
             self._idle.set()
