@@ -103,6 +103,10 @@ def inventory(spoken: Iterable[str]) -> list[str]:
     return ["pad", *pauses, *sorted(set(spoken) - set(pauses) - {"pad"})]
 
 
+# Readings that the teacher gives otherwise than pypinyin, or that pypinyin takes from a phrase that is not meant.
+_READINGS_ZH = {"这个": ["zhe4", "ge4"], "那个": ["na4", "ge4"], "点了": ["dian3", "le5"]}
+
+
 def mandarin_phones(text: str) -> list[list[str]]:
     """[initial, final with tone] of every character of a Mandarin text, marks included (as []), sandhi applied.
 
@@ -116,7 +120,7 @@ def mandarin_phones(text: str) -> list[list[str]]:
     for clause in re.finditer("[\u4e00-\u9fff]+", text):
         characters = clause.group()
         pinyin = lazy_pinyin(characters, style=Style.TONE3, neutral_tone_with_five=True)
-        for phrase, reading in _READINGS.items():
+        for phrase, reading in {**_READINGS, **_READINGS_ZH}.items():
             for found in re.finditer(phrase, characters):
                 pinyin[found.start() : found.end()] = reading
         for offset, syllable in enumerate(sandhi(characters, pinyin)):

@@ -32,7 +32,7 @@ from dialogues import make  # noqa: E402
 from phones import PAUSES, EnglishLexicon, mandarin_phones  # noqa: E402
 
 from voice_agent.engine.protocols import Language  # noqa: E402
-from voice_agent.tea.codec import LatentSpace  # noqa: E402
+from voice_agent.tea.codec import MEL_CHANNELS, MEL_FRAMES, LatentSpace  # noqa: E402
 from voice_agent.tea.decoder import Decoder  # noqa: E402
 from voice_agent.tea.talker import save  # noqa: E402
 from voice_agent.tea.talker_net import PAD, TalkerConfig, TalkerNet  # noqa: E402
@@ -42,6 +42,7 @@ from voice_agent.weights import sha256_of  # noqa: E402
 
 BATCH_TURNS, BATCH_TOKENS = 32, 512
 LEARNING_RATE = 3e-3
+SHARPENED_BANDS = 9  # the neighbourhood that a band is compared with
 SALAD_PART, SWAPPED_PART = 0.3, 0.3
 SEED_OF_TEST = 987
 
@@ -166,12 +167,24 @@ def counted(phones: Tensor) -> Tensor:
     return torch.cat([torch.ones(len(phones), 1, dtype=torch.bool), phones[:, :-1] != PAD], 1)
 
 
-def with_projection(state: dict[str, Tensor], config: TalkerConfig, space: LatentSpace) -> TalkerNet:
-    """The acoustic network with latents instead of mels as its output, and the codec's codebooks."""
+def sharpening(strength: float) -> Tensor:
+    """float32[320, 320] over the mel of a frame: adds `strength` times what each band has over its neighbourhood.
+
+    Regression gives the mean of what may be, whose spectrum is flatter than speech; this undoes part of that.
+    """
+    bands = torch.arange(MEL_CHANNELS)
+    near = ((bands[:, None] - bands).abs() <= SHARPENED_BANDS // 2).float()
+    one = torch.eye(MEL_CHANNELS) * (1 + strength) - near / near.sum(1, keepdim=True) * strength
+    return torch.block_diag(*[one] * MEL_FRAMES)
+
+
+def with_projection(state: dict[str, Tensor], config: TalkerConfig, space: LatentSpace, strength: float) -> TalkerNet:
+    """The acoustic network with latents of the sharpened mel as its output, and the codec's codebooks."""
     net = TalkerNet(config, space.codebooks.clone())
     folded = dict(state)
-    folded["frames.out.weight"] = space.basis.T @ state["frames.out.weight"]
-    folded["frames.out.bias"] = (state["frames.out.bias"] - space.center) @ space.basis
+    sharpen = sharpening(strength)
+    folded["frames.out.weight"] = space.basis.T @ sharpen @ state["frames.out.weight"]
+    folded["frames.out.bias"] = (sharpen @ state["frames.out.bias"] - space.center) @ space.basis
     folded = {name: value for name, value in folded.items() if not name.startswith(("pronouncer.", "codebooks"))}
     missing, unexpected = net.load_state_dict(folded, strict=False)
     assert not unexpected, unexpected
@@ -189,6 +202,7 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=cache / "talker" / "pronouncer.json")
     parser.add_argument("--turns", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--sharpening", type=float, default=0.3, help="of the spectrum, see `sharpening`")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -199,7 +213,7 @@ def main() -> None:
     space = LatentSpace.load(args.space)
     config = TalkerConfig.from_json(acoustic["config"])
     config = replace(config, hidden_size=thinker.hidden_size, latent_size=space.basis.shape[1])
-    net = with_projection(acoustic["average"], config, space)
+    net = with_projection(acoustic["average"], config, space, args.sharpening)
     lexicon = Lexicon(config.phones)
     net.requires_grad_(False)
     net.pronouncer.requires_grad_(True)
