@@ -24,7 +24,8 @@ def main() -> None:
     pronouncer = json.loads((args.run / "pronouncer.json").read_text())["curve"]
     figure, panels = pyplot.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
     for panel, part in zip(panels, ("mel", "duration"), strict=False):
-        panel.plot([e["step"] for e in curve], [e[f"train_{part}"] for e in curve], label="training", alpha=0.6)
+        training = [(e["step"], e[f"train_{part}"]) for e in curve if f"train_{part}" in e]
+        panel.plot(*zip(*training, strict=True), label="training", alpha=0.6)
         for language in ("zh", "en"):
             held_out = [(e["step"], e[f"{language}_{part}"]) for e in curve if f"{language}_{part}" in e]
             panel.plot(*zip(*held_out, strict=True), label=f"held out, {language}")

@@ -245,7 +245,7 @@ def main() -> None:
         checkpoint.with_suffix(".tmp").replace(checkpoint)
         (args.out / "curve.json").write_text(json.dumps(curve) + "\n")
 
-    running: dict[str, float] = {}
+    running: dict[str, list[float]] = {}
     while (last := time.monotonic()) - began < budget:
         done = (last - began) / budget
         for group in optimizer.param_groups:
@@ -260,10 +260,10 @@ def main() -> None:
         step += 1
         update(average, net, min(AVERAGE_KEEP, step / (step + 10)))
         for name, value in parts.items():
-            running[name] = running.get(name, 0.0) + value.item() / 50
+            running.setdefault(name, []).append(value.item())
         if step % 50 == 0:
             entry: dict[str, float] = {"step": step, "seconds": round(last - began, 1)}
-            entry |= {f"train_{name}": round(value, 4) for name, value in running.items()}
+            entry |= {f"train_{name}": round(sum(values) / len(values), 4) for name, values in running.items()}
             if step % 200 == 0:
                 entry |= evaluate(average, corpus)
             running = {}
