@@ -35,7 +35,7 @@ def test_the_agent_is_short_and_starts(readme: Path, monkeypatch: pytest.MonkeyP
 def test_every_target_command_and_file_exists(readme: Path) -> None:
     text = readme.read_text("utf-8")
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
-    assert set(re.findall(r"`?make ([a-z]+)", text)) <= targets
+    assert set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.M)) <= targets
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
     assert set(re.findall(r"`voice-agent ([a-z]+)", text)) <= commands
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
