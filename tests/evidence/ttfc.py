@@ -49,7 +49,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     return {
         "one_drink_ttfc_ms": figures,
         "three_drinks_ttfc_ms": quantiles(three),
-        "speaking_path_rtf": {name: value / 1000 for name, value in quantiles([1000 * rtf for rtf in rtfs]).items()},
+        "speaking_path_rtf": {"mean": round(sum(rtfs) / len(rtfs), 3), "max": round(max(rtfs), 3)},
         "passed": figures["p95"] <= 200 and sum(rtfs) / len(rtfs) <= 0.3,
     }
 
