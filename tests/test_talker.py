@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors
 import torch
 
-from voice_agent.engine.protocols import CodecFrame, Talker, TextToken
+from voice_agent.engine.protocols import CodecFrame, Language, Talker, TextToken
 from voice_agent.tea.codec import LatentSpace
 from voice_agent.tea.talker import LEAD_SECONDS, TeaTalker, save
 from voice_agent.tea.talker_net import LEFT, RIGHT, ResidualQuantiser, TalkerConfig, TalkerNet, placement
-from voice_agent.weights import sha256_of
+from voice_agent.tea.thinker import TeaThinker
 
 WEIGHTS = Path(__file__).parents[1] / "models" / "tea-omni" / "weights" / "talker.safetensors"
 PHONES = ("pad", "sil/edge", "sil/.", "sil/,", *(f"en/{letter}" for letter in "abdefgiklmnoprstuvz"))
@@ -210,10 +209,31 @@ def test_saved_weights_speak_the_same(tmp_path: Path) -> None:
         torch.testing.assert_close(loaded.net.state_dict()[name], tensor, atol=2e-3, rtol=2e-3)
 
 
-def test_the_shipped_talker_was_made_for_the_shipped_thinker_and_codec() -> None:
-    with safetensors.safe_open(WEIGHTS, framework="pt") as file:
-        made_for = file.metadata()["thinker_sha256"]
-    assert made_for == sha256_of(WEIGHTS.with_name("thinker.safetensors"))
+@pytest.mark.parametrize(
+    ("language", "text", "phones"),
+    [
+        (
+            "zh",
+            "好的，少冰珍珠奶茶一杯。",
+            "h ao3 d e5 sil/, sh ao3 b ing1 zh en1 zh u1 n ai3 ch a2 ^ i4 b ei1 sil/.",
+        ),
+        (
+            "en",
+            "Hello, what would you like to drink?",
+            "h ᵊ l O2 sil/, w ʌ t w ʊ d j u l I2 k t ə d ɹ ɪ2 ŋ k sil/?",
+        ),
+    ],
+)
+def test_the_shipped_talker_reads_the_shipped_thinker(language: Language, text: str, phones: str) -> None:
+    talker = TeaTalker.load(WEIGHTS, 1)
+    talker.start(0, language)
+    talker.push(0, TeaThinker.load(WEIGHTS.with_name("thinker.safetensors"), 1).hidden_of_reply(language, text))
+    talker.finish(0)
+    names = [talker.net.config.phones[phone].removeprefix(f"{language}/") for phone in talker._row(0).phones]
+    assert names == ["sil/edge", *phones.split(), "sil/edge"]
+
+
+def test_the_shipped_talker_writes_the_shipped_codecs_codes() -> None:
     codec = LatentSpace.load(WEIGHTS.with_name("codec.safetensors"))
     assert torch.equal(TeaTalker.load(WEIGHTS, 1).net.codebooks, codec.codebooks)
 
