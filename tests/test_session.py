@@ -76,9 +76,10 @@ class FakeAsr:
     texts: list[str]
     hold: asyncio.Event | None = None
     streams: list[FakeStream] = field(default_factory=list)
+    language: str = "en"
 
     def open(self, language: Any, prompt: Any, likely: str) -> FakeStream:
-        stream = FakeStream(self.texts[min(len(self.streams), len(self.texts) - 1)], hold=self.hold)
+        stream = FakeStream(self.texts[min(len(self.streams), len(self.texts) - 1)], self.language, hold=self.hold)
         self.streams.append(stream)
         return stream
 
@@ -352,6 +353,29 @@ def test_a_stage_that_stands_still_is_noticed() -> None:
             model.talker.gate.event.set()
             assert bench.speaker.queued_ms == 200
             await bench.play(12)
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("text", "recognised", "answered_in"),
+    [
+        ("large mango sago please", "zh", "en"),
+        ("我要一杯 latte", "en", "zh"),
+        ("latte", "zh", "zh"),
+        ("yes please", "en", "en"),
+    ],
+)
+def test_the_reply_is_in_the_language_that_the_words_are_written_in(
+    text: str, recognised: str, answered_in: str
+) -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [text])) as bench:
+            bench.asr.language = recognised
+            await bench.say(600)
+            await bench.hush()
+            await bench.until(lambda: bench.model.thinker.requests)
+            assert bench.model.thinker.requests[0].language == answered_in
 
     run(work)
 

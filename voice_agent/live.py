@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+ENGLISH_WORDS = 3
+
+
+def _written_in(text: str, recognised: Language | None) -> Language | None:
+    """The language of an utterance: that of its script where this tells, else the one that the recogniser heard.
+
+    Three words or more without a Chinese character are English; fewer may be a name inside a Mandarin call.
+    """
+    if any("\u4e00" <= letter <= "\u9fff" for letter in text):
+        return "zh"
+    return "en" if len(text.split()) >= ENGLISH_WORDS else recognised
+
+
 class Turn:
     """One reply and its cancel scope. It lives in the session's task group; it is also the reply's listener.
 
@@ -81,7 +94,7 @@ class Turn:
         if not spoken:
             session.ended(self)
             return
-        self.language = session.language or spoken[-1].language or session.call.language
+        self.language = session.language or _written_in(spoken[-1].text, spoken[-1].language) or session.call.language
         session.call.language = self.language
         self.text = ("" if self.language == "zh" else " ").join(source.text for source in spoken)
         request = ThinkRequest(
