@@ -106,7 +106,7 @@ async def place_call(
             listening = tasks.create_task(listen())
             for recording in recordings:
                 await asyncio.sleep(pause_s)
-                live.turn, live.done = TurnReport(str(recording)), asyncio.Event()
+                live.turn, live.done = TurnReport(recording.name), asyncio.Event()
                 report.turns.append(live.turn)
                 sent, received = len(call.sent), len(call.received)
                 await call.play(recording)

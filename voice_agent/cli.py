@@ -254,5 +254,5 @@ def _show_report(report: Any) -> None:
     table = Table("recording", "caller", "agent", "V2V ms at RTP arrival", box=None)
     for turn in report.turns:
         v2v = "–" if turn.v2v_ms is None else f"{turn.v2v_ms:.0f}"
-        table.add_row(Path(turn.recording).name, turn.transcript, turn.reply or turn.failed, v2v)
+        table.add_row(turn.recording, turn.transcript, turn.reply or turn.failed, v2v)
     out.print(table)
