@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes tea-omni from nothing: the teachers' speech, then codec, thinker, talker. Everything is resumable: a second run
-# goes on where the first one was stopped. About 8 hours on 2 cores for each part's figure with the minutes below.
+# goes on where the first one was stopped. Its steps were run one by one; the whole was never run from nothing.
 #   CACHE (data and checkpoints)  MINUTES (of training, for each of the three parts)  ZH_TEACHER  EN_VOICE
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -39,13 +39,14 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=0, help="0: the figure's full count")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    load = os.getloadavg()
+    # Read before the run: what is committed meanwhile is not what was measured.
+    load, measured = os.getloadavg(), commit()
     began = datetime.datetime.now(datetime.UTC)
     module = importlib.import_module(f"tests.evidence.{args.name.replace('-', '_')}")
     result = asyncio.run(module.run(args.seed, args.trials or module.TRIALS))
     record = {
         "name": args.name,
-        "commit": commit(),
+        "commit": measured,
         "seed": args.seed,
         "trials": args.trials or module.TRIALS,
         "began": began.isoformat(timespec="seconds"),
