@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,16 @@ import torch
 from demos.ordering.agent import agent
 from demos.ordering.cart import Cart, Refused, final_cart, same
 from voice_agent.engine.protocols import Language, Message, TextToken, ThinkRequest, Thought, ToolCall
+from voice_agent.tea.decoder import Decoder, DecoderConfig
 from voice_agent.tea.grammar import SAY
 from voice_agent.tea.template import prompt_tokens, read
 from voice_agent.tea.thinker import TeaThinker, check
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "models/tea-omni"))
+
+from train_thinker import grown  # noqa: E402
+
 WEIGHTS = ROOT / "models/tea-omni/weights/thinker.safetensors"
 TOOLS = agent.schemas()
 ZH = "我要一杯少冰的珍珠奶茶"
@@ -264,3 +271,14 @@ def test_a_reply_has_no_tokens_of_calls(thinker: TeaThinker) -> None:
         (thought,) = untrained.step([0])
         if thought.token:
             assert thought.token.id in thinker.vocabulary.reply["zh"]
+
+
+def test_a_grown_network_gives_what_it_gave_before() -> None:
+    small = DecoderConfig(40, 20, width=24, layers=3, heads=2, inner=48)
+    decoder = Decoder(small)
+    large = Decoder(replace(small, layers=4))
+    large.load_state_dict(grown(decoder.state_dict(), large.config))
+    ids = torch.randint(0, 40, (2, 9))
+    torch.testing.assert_close(large(ids), decoder(ids), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="expected 3 to 4 layers for weights with 3, got 5"):
+        grown(decoder.state_dict(), replace(small, layers=5))

@@ -3,7 +3,8 @@
     python models/tea-omni/train_thinker.py --minutes 90 --work ~/.cache/tea-omni/thinker
 
 Resumes from the newest checkpoint in `--work`, or else from the shipped weights if `--warm` is given. Dialogues are
-generated as it goes, never twice the same. Runs on one core, or on a GPU when there is one.
+generated as it goes, never twice the same. The network trains on one core and the
+dialogues are made on another, or the network on a GPU when there is one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch.nn.functional as F
 from pypinyin import Style, lazy_pinyin
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
@@ -32,10 +34,10 @@ from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations  # 
 from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
 
 LINE_WEIGHT, CHOICE_WEIGHT, CALL_WEIGHT = 8.0, 4.0, 3.0  # a reply token has 1
-REPLIES = 0.4  # of the turns with calls go on to their reply, which is learned sooner
-EASY = 0.4  # of the turns that are learned first (no call, or one without fields) are kept
+REPLIES = 0.2  # of the turns with calls go on to their reply, which is learned sooner
+EASY = 0.3  # of the turns that are learned first (no call, or one without fields) are kept
 MANDARIN = 0.65  # of the dialogues; a character says less than a word
-BATCH_TOKENS = 3000
+BATCH_TOKENS = 4000
 BUFFER = 2048
 
 
@@ -160,6 +162,41 @@ def batches(rng: random.Random, words: Vocabulary) -> Iterator[tuple[Tensor, Ten
             yield x, torch.tensor(positions), torch.tensor(following), torch.tensor(weights)
 
 
+class Dialogues(IterableDataset[tuple[Tensor, Tensor, Tensor, Tensor]]):
+    """Batches, made in a process of their own while the network trains."""
+
+    def __init__(self, seed: int, words: Vocabulary) -> None:
+        self.seed, self.words = seed, words
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        torch.set_num_threads(1)
+        return batches(random.Random(self.seed), self.words)
+
+
+def grown(state: dict[str, Tensor], config: DecoderConfig) -> dict[str, Tensor]:
+    """Weights of a network with fewer layers, for `config`: above those that the talker hears, a new layer before each.
+
+    A new layer's outputs are zero, so the network gives what it gave before (as in "Net2Net", Chen et al., 2016).
+    """
+    old = 1 + max(int(key.split(".")[1]) for key in state if key.startswith("blocks."))
+    added = config.layers - old
+    if not 0 <= added <= old - config.tapped:
+        raise ValueError(
+            f"expected {old} to {2 * old - config.tapped} layers for weights with {old}, got {config.layers}"
+        )
+    place = {i: i + min(added, max(0, i + 1 - config.tapped)) for i in range(old)}
+    moved = {k: v for k, v in state.items() if not k.startswith("blocks.")}
+    for key, value in state.items():
+        if key.startswith("blocks."):
+            _, index, rest = key.split(".", 2)
+            moved[f"blocks.{place[int(index)]}.{rest}"] = value
+    fresh = Decoder(config).state_dict()
+    for key, value in fresh.items():
+        if key not in moved:
+            moved[key] = torch.zeros_like(value) if key.endswith(("out.weight", "down.weight", "mix")) else value
+    return moved
+
+
 class Average:
     """Running average of the weights; what is evaluated and shipped."""
 
@@ -244,7 +281,6 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(options.seed)
-    rng = random.Random(options.seed)
     path = options.work / "thinker.json"
     if not path.exists():
         vocabulary.build().save(path)
@@ -268,14 +304,15 @@ def main() -> None:
         step, spent, curve = state["step"], state["spent"], state["curve"]
     elif options.warm:
         shipped = load_file(options.warm / "thinker.safetensors")
-        model.decoder.load_state_dict({k: v.float() for k, v in shipped.items()})
+        model.decoder.load_state_dict(grown({k: v.float() for k, v in shipped.items()}, model.decoder.config))
         for table in (model.initials, model.finals):
             nn.init.zeros_(table.weight)
         average = Average(model)
     print(sum(p.numel() for p in model.parameters()) / 1e6, "M parameters from step", step, flush=True)
     start = saved_at = time.time()
     losses: list[tuple[float, float]] = []
-    for x, positions, following, weights in batches(rng, words):
+    loader = DataLoader(Dialogues(options.seed, words), batch_size=None, num_workers=1, prefetch_factor=8)
+    for x, positions, following, weights in loader:
         elapsed = (time.time() - start) / 60
         rate = options.rate * min(1.0, (step + 1) / 150)
         if options.decay_minutes:

@@ -20,7 +20,7 @@ class DecoderConfig:
     vocabulary: int
     outputs: int
     width: int = 192
-    layers: int = 5
+    layers: int = 8
     heads: int = 3
     inner: int = 768
     tapped: int = 2
