@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "voice_agent"
 # Each layer may import itself and the layers after it.
 LAYERS = (
     ("cli", "__main__"),
+    ("bench",),
     ("calling", "loading", "evaluate", "chat"),
     ("runtime",),
     ("config", "session", "live"),

@@ -1,0 +1,341 @@
+"""The figures of one call: what was said and heard, when, and whether the agent kept its manners. Sans-IO.
+
+Definitions: a voice begins at its first and ends at its last sample above -45 dBFS; what the caller said ends as the
+packet leaves, what the agent said begins as the packet arrives, before any playout buffer. Figures named `playout`
+are of what a listener hears (`playout.play_out`). A figure that a turn cannot have is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from voice_agent.bench.detect import join, voice_spans
+from voice_agent.bench.playout import Playout, play_out
+from voice_agent.bench.recording import RATE, Event, Line, Recording
+
+PAUSE_S = 0.3
+"""Silence in a turn that counts as a thinking pause."""
+
+SUBSTANCE_S = 0.5
+"""A shorter sound by itself (a tone, an "mm") is not yet an answer."""
+
+FINE_JOIN_S = 0.1
+REPLY_JOIN_S = 0.5
+"""Pauses inside one reply."""
+
+STOPPED_S = 2.0
+"""A reply that goes on for longer after an interruption was not stopped by it; also how soon it has to go on."""
+
+ON_THE_WAY_S = 0.06
+"""Packets that may be under way when the server tells that it cut a reply."""
+
+BACKCHANNEL_S = 1.0
+"""Full-Duplex-Bench: an agent's sound of less than this takes no turn."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A stretch of the agent's voice. `start`, `end`: at arrival, `heard`, `heard_until`: at playout; in seconds."""
+
+    start: float
+    end: float
+    heard: float
+    heard_until: float
+
+
+@dataclass
+class TurnFigures:
+    """One turn of the caller, in ms.
+
+    v2v: last voiced sample sent → first voiced sample received; `answer`: → first voice of at least half a second.
+    leading_silence: the server says it speaks (or its stream begins) → first voiced sample.
+    eot_delay: last voiced sample → turn committed. ttfa: turn committed → first voiced sample at playout.
+    early: the agent began before the caller had ended. pauses, taken_over: thinking pauses, and those in which the
+    agent began to speak; `taken_over_fdb`: of them by Full-Duplex-Bench's rule.
+    yield: caller's onset → last voiced sample of the reply cut in on; stopped: it ended within 2 s. stale: voice of
+    it that still came later. kept: a sound that is no interruption did not end the reply, or began none.
+    resume_gap: the longest silence that such a sound put into the reply.
+    """
+
+    name: str
+    expect: str
+    at: float
+    until: float
+    responded: bool | None = None
+    early: bool = False
+    v2v_ms: float | None = None
+    v2v_playout_ms: float | None = None
+    answer_ms: float | None = None
+    leading_silence_ms: float | None = None
+    eot_delay_ms: float | None = None
+    ttfa_ms: float | None = None
+    pauses: int = 0
+    taken_over: int = 0
+    taken_over_fdb: int = 0
+    stopped: bool | None = None
+    yield_ms: float | None = None
+    yield_playout_ms: float | None = None
+    stale_ms: float | None = None
+    kept: bool | None = None
+    resume_gap_ms: float | None = None
+    server: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StreamFigures:
+    """The packets of a call. gaps: between arrivals, in ms; burst: the most audio that lay ahead of its time.
+
+    drift: how much faster the sender's clock runs than the caller's; None for less than 10 s.
+    """
+
+    packets: int
+    lost: int
+    reordered: int
+    gap_p50_ms: float
+    gap_p99_ms: float
+    gap_max_ms: float
+    burst_ms: float
+    drift_ppm: float | None
+
+
+@dataclass(frozen=True)
+class CallFigures:
+    """All figures of a call. `agent`: its voice, pauses up to 0.3 s inside; times in seconds from the call's start."""
+
+    begin: float
+    turns: list[TurnFigures]
+    stream: StreamFigures
+    agent: list[Voice]
+    failed: str = ""
+
+    def view(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure(recording: Recording) -> CallFigures:
+    """Every figure of a recording, on a time line that starts with its first packet."""
+    begin = min(
+        (float(line.at.min()) for line in (recording.sent, recording.received) if len(line.at)),
+        default=0.0,
+    )
+    agent = _Agent(recording)
+    turns = [_turn(recording, agent, number) for number in range(len(recording.said))]
+    for turn in turns:
+        turn.at, turn.until = round(turn.at - begin, 4), round(turn.until - begin, 4)
+    voices = [Voice(*(round(t - begin, 4) for t in vars(voice).values())) for voice in agent.voices(0.3)]
+    return CallFigures(begin, turns, stream_figures(recording.received, agent.playout), voices, recording.failed)
+
+
+class _Agent:
+    """The agent's side of a recording, looked at with pauses of any length joined."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.line = recording.received
+        self.playout = play_out(self.line, recording.clears)
+        self._sounds = voice_spans(self.line.pcm, 0.0)
+
+    def voices(self, join_s: float) -> list[Voice]:
+        return [self._voice(start, end) for start, end in join(self._sounds, join_s)]
+
+    def _voice(self, start: int, end: int) -> Voice:
+        last = end - 1
+        while last > start and not np.isfinite(self.playout.time(last)):
+            last -= RATE // 100  # the end was dropped unheard
+        ends = self.line.time(end - 1), self.playout.time(last)
+        return Voice(self.line.time(start), ends[0] + 1 / RATE, self.playout.time(start), ends[1] + 1 / RATE)
+
+
+def _turn(recording: Recording, agent: _Agent, number: int) -> TurnFigures:
+    said = recording.said[number]
+    sent = recording.sent
+    onset, end = sent.time(said.voice[0][0]), sent.time(said.voice[-1][1] - 1)
+    following = recording.said[number + 1] if number + 1 < len(recording.said) else None
+    limit = sent.time(following.voice[0][0]) if following else np.inf
+    turn = TurnFigures(said.name, said.expect, onset, end)
+    pauses = [(sent.time(a[1] - 1), sent.time(b[0])) for a, b in pairwise(said.voice) if b[0] - a[1] >= PAUSE_S * RATE]
+    if said.expect == "join":
+        assert following is not None, "a scenario's last turn joins none"
+        pauses.append((end, limit))
+    _manners(turn, agent, pauses, sent.time(following.voice[-1][1] - 1) if said.expect == "join" and following else end)
+    if said.expect in ("respond", "stop"):
+        if said.expect == "stop":
+            _interruption(turn, recording, agent, onset, end)
+        _response(turn, recording, agent, onset, end, limit)
+    elif said.expect == "ignore":
+        _distraction(turn, recording, agent, onset, end, limit)
+    return turn
+
+
+def _manners(turn: TurnFigures, agent: _Agent, pauses: list[tuple[float, float]], until: float) -> None:
+    """Thinking pauses, and those after which the agent began to speak before the caller had finished."""
+    turn.pauses = len(pauses)
+    voices = agent.voices(REPLY_JOIN_S)
+    for (start, _), (after, _) in pairwise([*pauses, (until, until)]):
+        taken = [voice for voice in voices if start < voice.start < after]
+        turn.taken_over += bool(taken)
+        turn.taken_over_fdb += any(voice.end - voice.start >= BACKCHANNEL_S for voice in taken)
+
+
+def _response(turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, limit: float) -> None:
+    voices = [voice for voice in agent.voices(0.3) if end < voice.start < limit]
+    over = [voice for voice in agent.voices(0.3) if onset < voice.start <= end < voice.end]
+    turn.early = bool(over) and turn.expect == "respond"
+    turn.responded = bool(voices or over)
+    if not voices or turn.early:
+        return
+    first = voices[0]
+    turn.v2v_ms = _ms(first.start - end)
+    if np.isfinite(first.heard):
+        turn.v2v_playout_ms = _ms(first.heard - end)
+    turn.answer_ms = next((_ms(v.start - end) for v in voices if v.end - v.start >= SUBSTANCE_S), None)
+    claims = [e.at for e in recording.events if e.data.get("type") == "output_audio_buffer.started"]
+    claims += _stream_starts(agent.line)
+    claimed = [at for at in claims if end < at <= first.start + 0.04]
+    if claimed:
+        turn.leading_silence_ms = max(0.0, _ms(first.start - min(claimed)))
+    committed = [
+        event.at
+        for event in recording.events
+        if event.data.get("type") == "input_audio_buffer.committed" and onset < event.at < first.start + 0.04
+    ]
+    if committed:
+        turn.eot_delay_ms = _ms(committed[-1] - end)
+        turn.ttfa_ms = _ms(first.heard - committed[-1]) if np.isfinite(first.heard) else None
+    turn.server = _server_side(recording.events, end, limit)
+
+
+def _server_side(events: tuple[Event, ...], after: float, before: float) -> dict[str, float]:
+    """The server's own break-down of the turn: the first `agent.turn.latency` event after the caller's end."""
+    for event in events:
+        if event.data.get("type") == "agent.turn.latency" and after < event.at < before:
+            return {key: float(value) for key, value in event.data.items() if key.endswith("_ms")}
+    return {}
+
+
+def _interruption(turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float) -> None:
+    arrived, heard = (_stop(agent, onset, end, heard) for heard in (False, True))
+    if arrived is None and heard is None:
+        return
+    # A reply that was sent ahead of its time may have arrived whole before the onset, and is heard on.
+    turn.yield_ms = None if arrived is None else _ms(arrived - onset)
+    turn.yield_playout_ms = None if heard is None else _ms(heard - onset)
+    last = max(moment for moment in (arrived, heard) if moment is not None)
+    turn.stopped = last - onset <= STOPPED_S
+    turn.stale_ms = _ms(_stale(recording, agent, last if arrived is None else arrived, onset, end))
+
+
+def _stop(agent: _Agent, onset: float, end: float, heard: bool) -> float | None:
+    """When the reply that runs at `onset` ends, in seconds; None if none runs.
+
+    A silence of 0.5 s ends a reply; so does a shorter one after which voice comes only when the caller is done, for
+    that is the next reply.
+    """
+    spans = [
+        (voice.heard, voice.heard_until) if heard else (voice.start, voice.end) for voice in agent.voices(FINE_JOIN_S)
+    ]
+    spans = [span for span in spans if np.isfinite(span[0])]
+    before = [i for i, (start, _) in enumerate(spans) if start <= onset]
+    if not before or spans[before[-1]][1] < onset - REPLY_JOIN_S:
+        return None
+    last = before[-1]
+    while last + 1 < len(spans):
+        gap = spans[last + 1][0] - spans[last][1]
+        if gap > REPLY_JOIN_S or (gap > FINE_JOIN_S and spans[last + 1][0] > end and spans[last][1] > onset):
+            break
+        last += 1
+    return spans[last][1] if spans[last][1] > onset else None
+
+
+def _stale(recording: Recording, agent: _Agent, stopped: float, onset: float, end: float) -> float:
+    """Seconds of voice of the old reply after its stop: until the next reply starts, by the server's own word.
+
+    A server that tells nothing is taken to reply only to a caller who is done.
+    """
+    told = [(e.at, e.data.get("type")) for e in recording.events]
+    cleared = next((at for at, kind in told if kind == "output_audio_buffer.cleared" and at > onset), None)
+    if cleared is None:
+        after, until = stopped, end
+    else:
+        after = cleared + ON_THE_WAY_S
+        until = next((at for at, kind in told if kind == "output_audio_buffer.started" and at > cleared), np.inf)
+    voices = agent.voices(0.0)
+    return float(sum(max(0.0, min(voice.end, until) - max(voice.start, after)) for voice in voices))
+
+
+def _distraction(
+    turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, limit: float
+) -> None:
+    fine = agent.voices(FINE_JOIN_S)
+    running = [voice for voice in agent.voices(REPLY_JOIN_S) if voice.start <= onset < voice.end]
+    if not running:
+        turn.responded = any(onset < voice.start < min(limit, end + STOPPED_S) for voice in fine)
+        turn.kept = not turn.responded
+        return
+    gaps = [b.start - a.end for a, b in pairwise(fine) if onset <= a.end <= end + 0.3]
+    goes_on = any(end < voice.end and voice.start < end + STOPPED_S for voice in fine)
+    cancelled = any(
+        onset < event.at < min(limit, end + STOPPED_S)
+        and (
+            event.data.get("type") == "output_audio_buffer.cleared"
+            or (event.data.get("type") == "response.done" and _status(event) == "cancelled")
+        )
+        for event in recording.events
+    )
+    turn.kept = goes_on and not cancelled
+    if turn.kept:
+        turn.resume_gap_ms = _ms(max(gaps, default=0.0))
+
+
+def _status(event: Event) -> str:
+    response = event.data.get("response")
+    return str(response.get("status", "")) if isinstance(response, dict) else ""
+
+
+def _stream_starts(line: Line) -> list[float]:
+    """Arrivals after which a stream that had fallen silent (no packet for 100 ms) flows again."""
+    at = np.sort(line.at)
+    return [float(at[i + 1]) for i in np.flatnonzero(np.diff(at) > 0.1)]
+
+
+def stream_figures(line: Line, playout: Playout) -> StreamFigures:
+    """The packets of a received line."""
+    if len(line.at) < 2:
+        return StreamFigures(len(line.at), 0, 0, 0.0, 0.0, 0.0, 0.0, None)
+    gaps = np.diff(np.sort(line.at)) * 1000
+    span = int(line.sequence.max() - line.sequence.min()) + 1
+    return StreamFigures(
+        packets=len(line.at),
+        lost=span - len(line.at),
+        reordered=int(np.sum(np.diff(line.sequence) < 0)),
+        gap_p50_ms=round(float(np.percentile(gaps, 50)), 1),
+        gap_p99_ms=round(float(np.percentile(gaps, 99)), 1),
+        gap_max_ms=round(float(gaps.max()), 1),
+        burst_ms=round(float(playout.waiting_ms().max(initial=0.0)), 1),
+        drift_ppm=drift_ppm(line),
+    )
+
+
+def drift_ppm(line: Line) -> float | None:
+    """The sender's clock against the caller's, from the packets that were fastest in each second; None below 10 s."""
+    media: npt.NDArray[np.float64] = line.position / RATE
+    if len(media) < 2 or line.at.max() - line.at.min() < 10:
+        return None
+    delay = line.at - media
+    second = (media - media.min()).astype(np.int64)
+    fastest = np.array([np.flatnonzero(second == s)[np.argmin(delay[second == s])] for s in np.unique(second)])
+    slope = float(np.polyfit(media[fastest], delay[fastest], 1)[0])
+    return round(-slope * 1e6, 1)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * float(seconds), 1)
+
+
+def spans_of(pcm: npt.NDArray[np.int16], at: int = 0) -> tuple[tuple[int, int], ...]:
+    """The voice of a clean recording (int16[T] @ 24 kHz) said at sample `at`; pauses of a thinker stay apart."""
+    return tuple((at + start, at + end) for start, end in voice_spans(pcm, PAUSE_S - 0.01))
