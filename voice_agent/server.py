@@ -22,6 +22,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import FormData
 from starlette.types import Message
 
+from voice_agent import wire
 from voice_agent.media.calls import Busy, Calls, Stopping
 from voice_agent.media.guard import Guard, UnreadRefusal, error_response
 from voice_agent.media.lag import LoopLag, process_figures
@@ -138,6 +139,10 @@ def create_app(
         if not app.state.calls.end(call_id, "the client ended the call"):
             raise Refusal(404, "no such call; it may have ended")
         return Response(status_code=204)
+
+    @app.get("/v1/realtime/schema")
+    async def schema() -> JSONResponse:
+        return JSONResponse(wire.schemas())
 
     @app.get("/v1/agent")
     async def agent() -> JSONResponse:

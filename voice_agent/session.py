@@ -6,15 +6,15 @@ feed ─→ VAD ─→ turn policy ─→ commit ─→ Turn (thinker → talker
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
 import numpy as np
 import numpy.typing as npt
 
@@ -86,7 +86,8 @@ class Session:
         self._recent_end = 0
         self._closed = anyio.Event()
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[None]] = set()
         self._serial = 0
 
     # What the media side calls.
@@ -130,16 +131,17 @@ class Session:
         self.speaker.on_started = self._on_started
         self.speaker.on_drained = self._on_drained
         try:
-            async with anyio.create_task_group() as tasks:
+            async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
                 self.send({"type": "session.created", "session": self._describe()})
                 self._show_state()
                 while self._early:
                     self.receive(self._early.popleft())
-                tasks.start_soon(self._listen)
-                tasks.start_soon(self._tick)
+                self.spawn(self._listen())
+                self.spawn(self._tick())
                 await self._closed.wait()
-                tasks.cancel_scope.cancel()
+                for task in self._running:
+                    task.cancel()
         finally:
             self._closed.set()
             if self._utterance is not None and self._utterance.stream is not None:
@@ -149,6 +151,16 @@ class Session:
                 self.turn = None
                 with anyio.move_on_after(2, shield=True):
                     await receipts
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """A task of the call's, which ends with it. May be asked for from any callback of the event loop."""
+        if self._closed.is_set():
+            work.close()
+            return
+        assert self._tasks is not None
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     # Listening.
 
@@ -234,8 +246,7 @@ class Session:
         """Begin the final transcript of what was said so far; a later one supersedes it."""
         utterance.generation += 1
         utterance.ready = anyio.Event()
-        assert self._tasks is not None
-        self._tasks.start_soon(self._transcribe, utterance, utterance.generation)
+        self.spawn(self._transcribe(utterance, utterance.generation))
 
     async def _transcribe(self, utterance: Utterance, generation: int) -> None:
         assert utterance.stream is not None
@@ -266,8 +277,7 @@ class Session:
         self.speaker.flush(self._next_epoch())
         self.turn = Turn(self, self._new_id("turn"), self.epoch, sources, last_voiced_at)
         self._policy.reply_began()
-        assert self._tasks is not None
-        self._tasks.start_soon(self.turn.run, self._tasks)
+        self.spawn(self.turn.run())
 
     def interrupt(self, reason: str) -> None:
         """Cancel the live turn, if there is one: flush first, before anything is awaited."""
@@ -277,8 +287,7 @@ class Session:
         heard = self.speaker.flush(self._next_epoch())
         self.turn = None
         self._policy.reply_ended()
-        assert self._tasks is not None
-        self._tasks.start_soon(turn.report, turn.stop(heard), time.perf_counter())
+        self.spawn(turn.report(turn.stop(heard), time.perf_counter()))
         if turn.leaves_no_trace:
             self._carried = turn.sources
         if self._utterance is not None and not self._utterance.announced:
@@ -316,20 +325,20 @@ class Session:
     # The client's events.
 
     def _on_event(self, event: wire.ClientEvent) -> None:
-        if isinstance(event, wire.SessionUpdate):
-            self._update(event.session)
-        elif isinstance(event, wire.ItemCreate):
-            self._add_text(event.item)
-        elif isinstance(event, wire.ItemRetrieve):
+        if isinstance(event, wire.client.SessionUpdate):
+            self._update(event.session.model_dump(exclude_unset=True))
+        elif isinstance(event, wire.client.ItemCreate):
+            self._add_text(event.item.model_dump())
+        elif isinstance(event, wire.client.ItemRetrieve):
             item = self.conversation.item(event.item_id)
             if item is None:
                 raise ValueError(f"item_id: expected an item of this call, got {event.item_id!r}")
             self.send({"type": "conversation.item.retrieved", "item": item})
-        elif isinstance(event, wire.ResponseCreate):
+        elif isinstance(event, wire.client.ResponseCreate):
             if not self._carried:
                 raise ValueError("response.create: expected a user message that has no reply yet, got none")
             self._begin([])
-        elif isinstance(event, wire.InputClear):
+        elif isinstance(event, wire.client.InputClear):
             if self._utterance is not None and self._utterance.stream is not None:
                 self._utterance.stream.cancel()
             self._utterance = None
@@ -346,12 +355,13 @@ class Session:
             self.language = language
         self.send({"type": "session.updated", "session": self._describe()})
 
-    def _add_text(self, item: wire.Item) -> None:
-        text = " ".join(content.text or "" for content in item.content if content.type == "input_text").strip()
+    def _add_text(self, item: dict[str, Any]) -> None:
+        parts = [part for part in item.get("content") or [] if part["type"] == "input_text"]
+        text = " ".join(part["text"] for part in parts).strip()
         if not text:
             raise ValueError("item.content: expected input_text with text, got none")
         self.interrupt("client_cancelled")
-        utterance = Utterance(item.id or self._new_id("item"), announced=True, text=text)
+        utterance = Utterance(item.get("id") or self._new_id("item"), announced=True, text=text)
         utterance.language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
         utterance.ready.set()
         self._carried.append(utterance)
