@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.evidence.tools import ORDER, quantiles
+from tests.evidence.tools import ORDER, loop_lag, quantiles
 from voice_agent.calling import CallReport, own_server, place_call
 from voice_agent.evaluate import CartLine, lines_of, same
 
@@ -28,12 +28,14 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         together: list[CallReport] = []
         for _ in range(trials):
             together += await asyncio.gather(*(late(number) for number in range(CALLS)))
+        lag = await loop_lag(url)
     one, four = (quantiles([t.v2v_ms for r in reports for t in r.turns if t.v2v_ms]) for reports in (alone, together))
     wanted = [LINE] * TURNS
     right = sum(same(lines_of(report.cart), wanted) for report in together)
     return {
         "one_call_v2v_ms": one,
         "four_calls_v2v_ms": four,
+        "loop_lag": lag,
         "ratio_p95": round(four["p95"] / one["p95"], 2),
         "carts_right": f"{right}/{len(together)}",
         "answered": f"{sum(t.answered for r in together for t in r.turns)}/{len(together) * TURNS}",
