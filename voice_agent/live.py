@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
 
 from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Reply
@@ -51,7 +50,6 @@ class Turn:
         self.text = ""
         self.reply: Reply | None = None
         self._scope = anyio.CancelScope()
-        self._tasks: anyio.abc.TaskGroup | None = None
         self._last_voiced_at = last_voiced_at
         self._committed_at = self._progress_at = time.perf_counter()
         self._heard_words_at = 0.0
@@ -67,9 +65,8 @@ class Turn:
         """Nothing of it was heard and no tool was called: its words are joined to what the caller says next."""
         return not self._in_history and not self._used_tools
 
-    async def run(self, tasks: anyio.abc.TaskGroup) -> None:
+    async def run(self) -> None:
         """Wait for the words and start the reply. What goes wrong ends this turn, never the call."""
-        self._tasks = tasks
         with self._scope:
             try:
                 for source in self.sources:
@@ -118,10 +115,9 @@ class Turn:
         self._progress_at = time.perf_counter()
         self._used_tools = True
         self._enter_history()
-        assert self._tasks is not None
         self._tools_running += 1
-        # In the session's group, not in the turn's scope: a tool that has begun is finished and remembered.
-        self._tasks.start_soon(self._run_tools, tuple(calls))
+        # A task of the call's, not in the turn's scope: a tool that has begun is finished and remembered.
+        self.session.spawn(self._run_tools(tuple(calls)))
 
     async def _run_tools(self, calls: Sequence[ToolCall]) -> None:
         session, results = self.session, []
@@ -161,8 +157,7 @@ class Turn:
         log.error("call %s: stage %s failed: %s", session.call_id, stage, error)
         heard = session.renew_epoch()
         session.send({"type": "agent.stage.failed", "stage": stage, "message": "this reply could not be made"})
-        if self._tasks is not None:
-            self._tasks.start_soon(self.report, self.stop(heard), time.perf_counter())
+        session.spawn(self.report(self.stop(heard), time.perf_counter()))
         self._tell_done("failed", {"type": "failed", "error": {"type": "server_error", "code": f"{stage}_failed"}})
         self.reply, self.epoch = None, session.epoch
         notice = session.runtime.notice(self.language)
