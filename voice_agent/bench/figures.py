@@ -128,7 +128,8 @@ def measure(recording: Recording) -> CallFigures:
     for turn in turns:
         turn.at, turn.until = round(turn.at - begin, 4), round(turn.until - begin, 4)
     voices = [Voice(*(round(t - begin, 4) for t in vars(voice).values())) for voice in agent.voices(0.3)]
-    return CallFigures(begin, turns, stream_figures(recording.received, agent.playout), voices, recording.failed)
+    stream = stream_figures(recording.received, agent.playout, recording.facts.get("media_clock", True))
+    return CallFigures(begin, turns, stream, voices, recording.failed)
 
 
 class _Agent:
@@ -302,8 +303,8 @@ def _stream_starts(line: Line) -> list[float]:
     return [float(at[i + 1]) for i in np.flatnonzero(np.diff(at) > 0.1)]
 
 
-def stream_figures(line: Line, playout: Playout) -> StreamFigures:
-    """The packets of a received line."""
+def stream_figures(line: Line, playout: Playout, media_clock: bool) -> StreamFigures:
+    """The packets of a received line. `media_clock`: the sender counts its samples, so that its drift can be told."""
     if len(line.at) < 2:
         return StreamFigures(len(line.at), 0, 0, 0.0, 0.0, 0.0, 0.0, None)
     gaps = np.diff(np.sort(line.at)) * 1000
@@ -316,7 +317,7 @@ def stream_figures(line: Line, playout: Playout) -> StreamFigures:
         gap_p99_ms=round(float(np.percentile(gaps, 99)), 1),
         gap_max_ms=round(float(gaps.max()), 1),
         burst_ms=round(float(playout.waiting_ms().max(initial=0.0)), 1),
-        drift_ppm=drift_ppm(line),
+        drift_ppm=drift_ppm(line) if media_clock else None,
     )
 
 
