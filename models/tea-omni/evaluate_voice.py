@@ -13,9 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,14 @@ import numpy.typing as npt
 import soundfile
 import soxr
 import torch
+from sentences_en import number
+from speech import WEIGHTS
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from sentences_en import number  # noqa: E402
-
-from voice_agent import weights  # noqa: E402
-from voice_agent.engine.protocols import Language, TextToken  # noqa: E402
-from voice_agent.tea.codec import TeaCodec  # noqa: E402
-from voice_agent.tea.talker import TeaTalker  # noqa: E402
-from voice_agent.tea.thinker import TeaThinker  # noqa: E402
+from voice_agent import weights
+from voice_agent.engine.protocols import Language, TextToken
+from voice_agent.tea.codec import TeaCodec
+from voice_agent.tea.talker import TeaTalker
+from voice_agent.tea.thinker import TeaThinker
 
 WHISPER_RATE = 16_000
 _SPELLINGS = {
@@ -69,6 +65,10 @@ def en_units(text: str) -> list[str]:
     for old, new in _SPELLINGS.items():
         text = re.sub(rf"(?<![a-z]){re.escape(old)}(?![a-z])", new, text)
     return re.findall(r"[a-z']+", text)
+
+
+UNITS: dict[Language, Callable[[str], list[str]]] = {"zh": zh_units, "en": en_units}
+"""What is compared of a text, a language."""
 
 
 def edits(reference: Sequence[str], heard: Sequence[str]) -> int:
@@ -147,11 +147,11 @@ def error_rate(results: Sequence[dict[str, Any]]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--weights", type=Path, default=HERE / "weights")
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
     parser.add_argument("--thinker", type=Path, help="other weights of the thinker")
     parser.add_argument("--codec", type=Path, help="other weights of the codec")
     parser.add_argument("--talker", type=Path, help="other weights of the talker")
-    parser.add_argument("--sentences", type=Path, default=HERE / "eval_sentences.jsonl")
+    parser.add_argument("--sentences", type=Path, default=WEIGHTS.with_name("eval_sentences.jsonl"))
     parser.add_argument("--each", type=int, default=1000, help="sentences of each language at most")
     parser.add_argument("--shuffle", action="store_true", help="hidden states of another sentence")
     parser.add_argument("--wavs", type=Path, help="folder to keep the audio in")
@@ -165,7 +165,7 @@ def main() -> None:
     ears = Ears(args.threads)
     lines = [json.loads(line) for line in args.sentences.read_text(encoding="utf-8").splitlines()]
     results: list[dict[str, Any]] = []
-    for language, units in (("zh", zh_units), ("en", en_units)):
+    for language, units in UNITS.items():
         chosen = [line for line in lines if line["language"] == language][: args.each]
         tokens = [thinker.hidden_of_reply(language, line["text"]) for line in chosen]
         for index, line in enumerate(chosen):

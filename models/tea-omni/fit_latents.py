@@ -1,60 +1,38 @@
-"""Fits the codec's latent space and writes every utterance's latents.
+"""Fits the space that talker and codec share, CACHE/codec/space.safetensors: the latents of mel frames and their codes.
 
-    python models/tea-omni/fit_latents.py WHAT CODEC --zh ZH --en EN
+    python models/tea-omni/fit_latents.py                                 basis and codebooks, from the teachers' speech
+    python models/tea-omni/fit_latents.py --codebooks                     the codebooks anew; latents stay what they are
+    python models/tea-omni/fit_latents.py --warm models/tea-omni/weights  nothing is fitted: the space of these weights
 
-WHAT is `fit` (the space: CODEC/space.safetensors), `codebooks` (the RVQ anew; latents stay what they are) or `write`
-({ZH,EN}/latents/*.npy, float32[T, D]). CODEC holds `vocoder.npz` (`teacher_zh.py --vocoder`), ZH and EN the speech of
-the teachers. The space is a principal component analysis of 4 mel frames, half of the weight for each language; the
-codebooks are k-means of what the earlier ones left (latents in mel units, so that distance is mel error). English audio
-has no mel of its own: its log mel is normalised by the affine map, a channel, that takes the log mel of the Mandarin
-teacher's audio to the mel that the audio was made from.
+Latents are principal components of 4 mel frames, half of the weight for each language; the codebooks are k-means of
+what the earlier ones left (latents in mel units, so that distance is mel error). English audio has no mel of its own:
+its log mel is normalised by the affine map, a channel, that takes the log mel of the Mandarin teacher's audio to the
+mel that the audio was made from. CACHE/codec holds `vocoder.npz` (`teacher_zh.py --vocoder`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-import soundfile
 import torch
 from mel import log_mel
 from safetensors.torch import save_file
+from speech import CACHE, normalised_mel, read_meta
 from teacher_vocoder import TeacherVocoder
 
-from voice_agent.tea.codec import MEL_FLOOR, MEL_FRAMES, SAMPLE_RATE, LatentSpace
+from voice_agent.tea.codec import MEL_FLOOR, MEL_FRAMES, LatentSpace
 
 SIZE, CODEBOOKS, ENTRIES = 64, 8, 1024
 SAMPLE = 40_000
 """Codec frames of each language for the codebooks, at most."""
 
+NORMALISED = 80
+"""Utterances that the normalisation of English is fitted on, at most."""
+
 HELD_OUT = 40
 """The first utterances of each language are never trained on."""
-
-
-def read_meta(folder: Path) -> list[dict[str, str]]:
-    """The lines of `folder`/meta.jsonl."""
-    return [json.loads(line) for line in (folder / "meta.jsonl").read_text().splitlines()]
-
-
-def zh_mel(folder: Path, line: dict[str, str]) -> torch.Tensor:
-    """Normalised mel float32[T, 80]."""
-    return torch.tensor(np.load(folder / line["mel"]))
-
-
-def en_audio(folder: Path, line: dict[str, str]) -> torch.Tensor:
-    """float32[S] @ 24 kHz. Raises ValueError for another rate."""
-    pcm, rate = soundfile.read(folder / line["wav"], dtype="float32")
-    if rate != SAMPLE_RATE:
-        raise ValueError(f"expected {SAMPLE_RATE} Hz, got {rate} Hz in {line['wav']}")
-    return torch.tensor(pcm)
-
-
-def en_mel(folder: Path, line: dict[str, str], space: LatentSpace) -> torch.Tensor:
-    """Normalised mel float32[T, 80]."""
-    return (log_mel(en_audio(folder, line)) - space.mel_mean) / space.mel_scale
 
 
 def fit_normalisation(space: LatentSpace, teacher: TeacherVocoder, mels: list[torch.Tensor]) -> None:
@@ -86,7 +64,12 @@ def fit_basis(space: LatentSpace, zh: torch.Tensor, en: torch.Tensor) -> None:
 
 
 def k_means(points: torch.Tensor, entries: int, rounds: int, generator: torch.Generator) -> torch.Tensor:
-    """Lloyd's algorithm: float32[N, D] to float32[entries, D]; an entry that nothing is near to starts anew."""
+    """Lloyd's algorithm: float32[N, D] to float32[entries, D]; an entry that nothing is near to starts anew.
+
+    Raises ValueError for fewer points than entries.
+    """
+    if len(points) < entries:
+        raise ValueError(f"expected at least {entries} codec frames of speech, got {len(points)}")
     book = points[torch.randperm(len(points), generator=generator)[:entries]].clone()
     for _ in range(rounds):
         nearest = nearest_entries(points, book)
@@ -113,34 +96,25 @@ def fit_codebooks(space: LatentSpace, latents: torch.Tensor, rounds: int = 12) -
         print(f"codebook {index}: error {float(left.square().sum(1).mean() / 320):.4f} a mel value", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["fit", "codebooks", "write"])
-    parser.add_argument("codec", type=Path)
-    parser.add_argument("--zh", type=Path, required=True)
-    parser.add_argument("--en", type=Path, required=True)
-    options = parser.parse_args()
-    zh_lines, en_lines = read_meta(options.zh), read_meta(options.en)
-    path = options.codec / "space.safetensors"
-    space = LatentSpace(SIZE, CODEBOOKS, ENTRIES) if options.what == "fit" else LatentSpace.load(path)
-    zh_mels = [zh_mel(options.zh, line) for line in zh_lines]
-    if options.what == "fit":
-        fit_normalisation(space, TeacherVocoder(options.codec / "vocoder.npz"), zh_mels[HELD_OUT : HELD_OUT + 80])
-    en_mels = [en_mel(options.en, line, space) for line in en_lines]
-    if options.what == "write":
-        for folder, lines, mels in ((options.zh, zh_lines, zh_mels), (options.en, en_lines, en_mels)):
-            write_latents(folder, lines, mels, space)
-        return
-    zh, en = frames(zh_mels[HELD_OUT:]), frames(en_mels[HELD_OUT:])
-    if options.what == "fit":
+def fit(cache: Path, held_out: int, codebooks_alone: bool) -> LatentSpace:
+    zh_lines, en_lines = read_meta(cache / "zh"), read_meta(cache / "en")
+    path = cache / "codec" / "space.safetensors"
+    space = LatentSpace.load(path) if codebooks_alone else LatentSpace(SIZE, CODEBOOKS, ENTRIES)
+    zh_mels = [normalised_mel(cache / "zh", line, space) for line in zh_lines]
+    if not codebooks_alone:
+        teacher = TeacherVocoder(cache / "codec" / "vocoder.npz")
+        fit_normalisation(space, teacher, zh_mels[held_out : held_out + NORMALISED])
+    en_mels = [normalised_mel(cache / "en", line, space) for line in en_lines]
+    zh, en = frames(zh_mels[held_out:]), frames(en_mels[held_out:])
+    if not codebooks_alone:
         fit_basis(space, zh, en)
     sample = [x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE]] for x in (zh, en)]
     copies = max(1, round(len(sample[0]) / len(sample[1])))
     latents = (torch.cat([sample[0], sample[1].repeat(copies, 1)]) - space.center) @ space.basis
     fit_codebooks(space, latents)
-    save_file({f"space.{name}": value.contiguous() for name, value in space.state_dict().items()}, path)
-    for language, mels in (("zh", zh_mels[:HELD_OUT]), ("en", en_mels[:HELD_OUT])):
+    for language, mels in (("zh", zh_mels[:held_out]), ("en", en_mels[:held_out])):
         report(language, space, frames(mels))
+    return space
 
 
 def report(language: str, space: LatentSpace, stacked: torch.Tensor) -> None:
@@ -150,17 +124,23 @@ def report(language: str, space: LatentSpace, stacked: torch.Tensor) -> None:
     print(f"{language}, held out: squared error a mel value: projection {projection:.4f}, with RVQ {all_in:.4f}")
 
 
-def write_latents(folder: Path, lines: list[dict[str, str]], mels: list[torch.Tensor], space: LatentSpace) -> None:
-    """Writes latents that are not there yet; the last frame is filled up with the last mel frame."""
-    (folder / "latents").mkdir(exist_ok=True)
-    for line, mel in zip(lines, mels, strict=True):
-        target = folder / "latents" / f"{Path(line['wav']).stem}.npy"
-        if not target.exists():
-            missing = -len(mel) % MEL_FRAMES
-            latents: npt.NDArray[np.float32] = space.encode(torch.cat([mel, mel[-1:].repeat(missing, 1)])).numpy()
-            np.save(target, latents)
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--codebooks", action="store_true", help="fit the codebooks alone")
+    way.add_argument("--warm", type=Path, help="folder with weights whose space is taken")
+    parser.add_argument("--held-out", type=int, default=HELD_OUT, help="utterances of each language")
+    options = parser.parse_args(arguments)
+    with torch.inference_mode():
+        if options.warm:
+            space = LatentSpace.load(options.warm / "codec.safetensors")
+        else:
+            space = fit(options.cache, options.held_out, options.codebooks)
+    path = options.cache / "codec" / "space.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({f"space.{name}": value.contiguous() for name, value in space.state_dict().items()}, path)
 
 
 if __name__ == "__main__":
-    with torch.inference_mode():
-        main()
+    main()

@@ -114,13 +114,13 @@ def mandarin_phones(text: str) -> list[list[str]]:
     """
     from pypinyin import Style, lazy_pinyin
     from pypinyin.contrib.tone_convert import to_finals_tone3, to_initials
-    from teacher_zh import _READINGS, sandhi
+    from teacher_zh import READINGS, sandhi
 
     spoken: list[list[str]] = [[] for _ in text]
     for clause in re.finditer("[\u4e00-\u9fff]+", text):
         characters = clause.group()
         pinyin = lazy_pinyin(characters, style=Style.TONE3, neutral_tone_with_five=True)
-        for phrase, reading in {**_READINGS, **_READINGS_ZH}.items():
+        for phrase, reading in {**READINGS, **_READINGS_ZH}.items():
             for found in re.finditer(phrase, characters):
                 pinyin[found.start() : found.end()] = reading
         for offset, syllable in enumerate(sandhi(characters, pinyin)):

@@ -1,24 +1,23 @@
-"""What the talker learns from: teachers' phones with times, and the codec's latents of the same audio.
+"""What the talker learns from: the teachers' phones with their times.
 
 The English teacher's durations come from a learnt aligner whose boundaries lie late by a constant, and its pauses
-are counted in part to the word before: both are mended here from the audio. `item(…)` gives both languages alike:
-an edge phone, the phones with their tokens, an edge phone.
+are counted in part to the word before: both are mended here from the audio. `item` gives both languages alike:
+an edge phone, the phones, an edge phone.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import soundfile
 from phones import EDGE, PAUSES, inventory
+from speech import Line, audio
 
-SAMPLE_RATE = 24000
+from voice_agent.tea.codec import SAMPLE_RATE
+
 # Found as the shift at which vowels are loudest against stops and fricatives (see the model card).
 EN_LATE_SECONDS = 0.05
 SILENCE_HOP = 120
@@ -28,56 +27,50 @@ SHORTEST_SECONDS = 0.0125
 
 @dataclass(frozen=True)
 class Item:
-    """One utterance. `phones`: of the shared inventory, `seconds`: float64[N], `tokens`: the token of each phone."""
+    """One utterance. `wav`: path in the teacher's folder; `phones`: of the shared inventory; `seconds`: float64[N]."""
 
     language: str
-    name: str
+    wav: str
     text: str
-    pieces: tuple[str, ...]
     phones: tuple[str, ...]
     seconds: npt.NDArray[np.float64]
-    tokens: tuple[int, ...]
 
 
-def load(folder: Path, language: str) -> Iterator[Item]:
-    """The utterances of one teacher's folder, in the order in which they were made."""
-    for line in (folder / "meta.jsonl").read_text(encoding="utf-8").splitlines():
-        value = json.loads(line)
-        yield _zh(value) if language == "zh" else _en(value, folder)
+def item(line: Line, folder: Path, language: str) -> Item:
+    """The utterance of a line of `folder`/meta.jsonl."""
+    return _zh(line) if language == "zh" else _en(line, folder)
 
 
-def _zh(value: dict[str, Any]) -> Item:
-    pieces = [token["text"] for token in value["tokens"]]
-    timed = [
-        (name, seconds, token) for (name, seconds), token in zip(value["phones"], value["phone_token"], strict=True)
+def _zh(line: Line) -> Item:
+    pieces = [token["text"] for token in line["tokens"]]
+    phones = [
+        (_named(name, "zh", pieces[token]), seconds)
+        for (name, seconds), token in zip(line["phones"], line["phone_token"], strict=True)
     ]
-    if timed[0][0] == "sil":
-        timed[0] = (EDGE, timed[0][1], 0)
+    if line["phones"][0][0] == "sil":
+        phones[0] = (EDGE, phones[0][1])
     else:
-        timed.insert(0, (EDGE, 0.0, 0))
-    phones = [(_named(name, "zh", pieces[token]), seconds, token) for name, seconds, token in timed]
-    return _finished("zh", value["wav"], value["text"], pieces, phones)
+        phones.insert(0, (EDGE, 0.0))
+    return _finished("zh", line, phones)
 
 
-def _en(value: dict[str, Any], folder: Path) -> Item:
-    audio, rate = soundfile.read(folder / value["wav"], dtype="float32")
-    assert rate == SAMPLE_RATE
-    tokens = value["tokens"]
-    names = [name for name, _, _ in value["phones"]]
-    owners = [owner for _, _, owner in value["phones"]]
-    ends = np.cumsum([seconds for _, seconds, _ in value["phones"]]) - EN_LATE_SECONDS
+def _en(line: Line, folder: Path) -> Item:
+    tokens = line["tokens"]
+    names = [name for name, _, _ in line["phones"]]
+    owners = [owner for _, _, owner in line["phones"]]
+    ends = np.cumsum([seconds for _, seconds, _ in line["phones"]]) - EN_LATE_SECONDS
     ends[-1] += EN_LATE_SECONDS
-    _mend_pauses(names, ends, _silent(audio))
+    _mend_pauses(names, ends, _silent(audio(folder, line).numpy()))
     seconds = np.diff(np.concatenate([np.zeros(1), ends]))
-    phones = [(EDGE, float(seconds[0]), 0)]
+    phones = [(EDGE, float(seconds[0]))]
     for name, length, owner in zip(names[1:-1], seconds[1:-1], owners[1:-1], strict=True):
-        phones.append((_named(name, "en", tokens[owner]), float(length), owner))
+        phones.append((_named(name, "en", tokens[owner]), float(length)))
     if names[-2] == "sil":
-        name, length, owner = phones[-1]
-        phones[-1] = (name, length + float(seconds[-1]), owner)
+        name, length = phones[-1]
+        phones[-1] = (name, length + float(seconds[-1]))
     else:
-        phones.append((EDGE, float(seconds[-1]), len(tokens) - 1))
-    return _finished("en", value["wav"], value["text"], tokens, phones)
+        phones.append((EDGE, float(seconds[-1])))
+    return _finished("en", line, phones)
 
 
 def _named(name: str, language: str, token: str) -> str:
@@ -86,10 +79,10 @@ def _named(name: str, language: str, token: str) -> str:
     return name if name == EDGE else f"{language}/{name}"
 
 
-def _silent(audio: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
+def _silent(pcm: npt.NDArray[np.float32]) -> npt.NDArray[np.bool_]:
     """Whether each hop of `SILENCE_HOP` samples is silent."""
-    hops = len(audio) // SILENCE_HOP
-    power = (audio[: hops * SILENCE_HOP].reshape(hops, SILENCE_HOP) ** 2).mean(1)
+    hops = len(pcm) // SILENCE_HOP
+    power = (pcm[: hops * SILENCE_HOP].reshape(hops, SILENCE_HOP) ** 2).mean(1)
     return power < max(1e-6, float(power.max()) * 1e-4)
 
 
@@ -117,21 +110,20 @@ def _mend_pauses(names: list[str], ends: npt.NDArray[np.float64], silent: npt.ND
         ends[index] = end
 
 
-def _finished(language: str, name: str, text: str, pieces: list[str], phones: list[tuple[str, float, int]]) -> Item:
+def _finished(language: str, line: Line, phones: list[tuple[str, float]]) -> Item:
     """With an edge of `EDGE_SECONDS` at the end, taken from the pause before it."""
     if phones[-1][0] != EDGE:
-        last, length, owner = phones[-1]
+        last, length = phones[-1]
         edge = min(EDGE_SECONDS, length / 2) if last.startswith("sil") else 0.0
-        phones[-1] = (last, length - edge, owner)
-        phones.append((EDGE, edge, owner))
-    seconds = np.array([length for _, length, _ in phones])
+        phones[-1] = (last, length - edge)
+        phones.append((EDGE, edge))
+    seconds = np.array([length for _, length in phones])
     total = seconds.sum()
     seconds = seconds.clip(SHORTEST_SECONDS)
     seconds *= total / seconds.sum()
-    tokens = tuple(owner for _, _, owner in phones)
-    return Item(language, name, text, tuple(pieces), tuple(n for n, _, _ in phones), seconds, tokens)
+    return Item(language, line["wav"], line["text"], tuple(name for name, _ in phones), seconds)
 
 
-def phone_inventory(items: list[Item]) -> list[str]:
+def phone_inventory(items: Iterable[Item]) -> list[str]:
     """The shared inventory over all of these utterances."""
     return inventory(phone for item in items for phone in item.phones)

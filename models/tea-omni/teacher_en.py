@@ -1,8 +1,8 @@
-"""Make the English teacher's data: wavs at 24 kHz and `meta.jsonl` with every phone's duration.
+"""Makes the English training speech: CACHE/en with wavs at 24 kHz and `meta.jsonl` with every phone's duration.
 
-    python models/tea-omni/teacher_en.py --out ~/.cache/tea-omni/en --count 900
+    python models/tea-omni/teacher_en.py --vocabulary models/tea-omni/weights/thinker.json
 
-Resumable: texts that `meta.jsonl` already has are skipped. A line of it is
+A run that was stopped goes on where it was: texts that `meta.jsonl` already has are skipped. A line of it is
 {"wav", "text", "tokens": [word or mark], "phones": [[phone, seconds, token index], …]}; a pause is "sil" with the
 index of its mark, or -1 at the edges. The seconds of a line add up to the length of its wav.
 """
@@ -19,6 +19,8 @@ import soundfile
 from kokoro import SAMPLE_RATE, Kokoro
 from phones import PAUSES, EnglishLexicon, english_tokens, split_symbols
 from sentences_en import interleaved, replies, reply_words, salads, texts
+from speech import CACHE
+from teacher_zh import MENU
 
 VOICE = "jf_gongitsune"
 AUDIBLE = 0.004  # of full scale
@@ -94,11 +96,11 @@ def trim(
 
 
 def main() -> None:
-    here = Path(__file__).resolve().parent
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("~/.cache/tea-omni/en").expanduser())
-    parser.add_argument("--menu", type=Path, default=here.parents[1] / "demos" / "ordering" / "menu.yaml")
-    parser.add_argument("--count", type=int, default=900)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--menu", type=Path, default=MENU)
+    parser.add_argument("--count", type=int, default=900, help="texts to draw of each kind")
+    parser.add_argument("--limit", type=int, help="of all texts, the first so many to speak")
     parser.add_argument("--vocabulary", type=Path, help="the thinker's; its replies are spoken too, two of them a text")
     parser.add_argument("--before-salads", type=int, default=300, help="texts after which its words come in any order")
     parser.add_argument("--voice", default=VOICE)
@@ -107,8 +109,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
 
-    (args.out / "wav").mkdir(parents=True, exist_ok=True)
-    meta = args.out / "meta.jsonl"
+    out = args.cache / "en"
+    (out / "wav").mkdir(parents=True, exist_ok=True)
+    meta = out / "meta.jsonl"
     done = set()
     if meta.exists():
         done = {json.loads(line)["text"] for line in meta.read_text(encoding="utf-8").splitlines()}
@@ -118,12 +121,12 @@ def main() -> None:
         if args.vocabulary:
             wanted = interleaved(replies(args.vocabulary, args.count, args.seed), wanted)
             wanted = [*wanted[: args.before_salads], *salads(reply_words(args.vocabulary), args.count, args.seed)]
-        for number, text in enumerate((t for t in wanted if t not in done), len(done)):
+        for number, text in enumerate((t for t in wanted[: args.limit] if t not in done), len(done)):
             utterance = Utterance(text, lexicon)
             audio, samples = teacher.speak(utterance.symbols, args.speed)
             audio, phones = trim(audio, utterance.timed(samples))
             wav = f"wav/{number:04d}.wav"
-            soundfile.write(args.out / wav, audio, SAMPLE_RATE, subtype="PCM_16")
+            soundfile.write(out / wav, audio, SAMPLE_RATE, subtype="PCM_16")
             seconds = [[name, span / SAMPLE_RATE, token] for name, span, token in phones]
             line = {"wav": wav, "text": text, "tokens": utterance.tokens, "phones": seconds}
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")

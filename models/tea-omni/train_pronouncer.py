@@ -1,12 +1,15 @@
-"""Train the talker's pronouncer on a thinker's hidden states, and write the talker's weights.
+"""Trains the talker's pronouncer on a thinker's hidden states, and writes the talker's weights.
 
     python models/tea-omni/train_pronouncer.py
+    python models/tea-omni/train_pronouncer.py --warm models/tea-omni/weights
 
-Takes minutes; to be run again whenever the thinker changes. Every reply token is labelled with its phones by a
-lexicon (espeak-ng for English, pypinyin with tone sandhi for Mandarin), and the pronouncer learns to read them off
-the hidden states. Replies are those of the thinker's own dialogues, some of them with other words put in, and words
-in random order, so that a word's phones are known in any company. The acoustic part comes from `train_talker.py`;
-the codec's projection is folded into its last layer here.
+Takes minutes; to be run again whenever the thinker changes below its third layer. Every reply token is labelled with
+its phones by a lexicon (espeak-ng for English, pypinyin with tone sandhi for Mandarin), and the pronouncer learns to
+read them off the hidden states. Replies are those of the thinker's own dialogues, some of them with other words put in,
+and words in random order, so that a word's phones are known in any company.
+
+The acoustic part is that of CACHE/talker/talker.pt (`train_talker.py`), or with `--warm` that of shipped weights; the
+codec's projection is folded into its last layer here. Writes `--out`, and the curve to CACHE/talker/pronouncer.json.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,29 +24,27 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from acoustic import SHARPENING, acoustic_part, folded, load_acoustic, load_shipped
+from dialogues import make
+from phones import PAUSES, EnglishLexicon, mandarin_phones
+from speech import CACHE, WEIGHTS
 from torch import Tensor
 from torch.nn import functional as F
+from training import read_checkpoint
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from dialogues import make  # noqa: E402
-from phones import PAUSES, EnglishLexicon, mandarin_phones  # noqa: E402
-
-from voice_agent.engine.protocols import Language  # noqa: E402
-from voice_agent.tea.codec import MEL_CHANNELS, MEL_FRAMES, LatentSpace  # noqa: E402
-from voice_agent.tea.decoder import Decoder  # noqa: E402
-from voice_agent.tea.talker import save  # noqa: E402
-from voice_agent.tea.talker_net import PAD, TalkerConfig, TalkerNet  # noqa: E402
-from voice_agent.tea.thinker import TeaThinker  # noqa: E402
-from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary  # noqa: E402
-from voice_agent.weights import sha256_of  # noqa: E402
+from voice_agent.engine.protocols import Language
+from voice_agent.tea.codec import LatentSpace
+from voice_agent.tea.decoder import Decoder
+from voice_agent.tea.talker import save
+from voice_agent.tea.talker_net import PAD, TalkerConfig, TalkerNet
+from voice_agent.tea.thinker import TeaThinker
+from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
+from voice_agent.weights import sha256_of
 
 BATCH_TURNS, BATCH_TOKENS = 32, 512
 LEARNING_RATE = 3e-3
-SHARPENED_BANDS = 9  # the neighbourhood that a band is compared with
 SALAD_PART, SWAPPED_PART = 0.3, 0.3
-SEED_OF_TEST = 987
+SEED_OF_TEST, TEST_TURNS = 987, 200
 
 
 @dataclass(frozen=True)
@@ -167,53 +167,38 @@ def counted(phones: Tensor) -> Tensor:
     return torch.cat([torch.ones(len(phones), 1, dtype=torch.bool), phones[:, :-1] != PAD], 1)
 
 
-def sharpening(strength: float) -> Tensor:
-    """float32[320, 320] over the mel of a frame: adds `strength` times what each band has over its neighbourhood.
-
-    Regression gives the mean of what may be, whose spectrum is flatter than speech; this undoes part of that.
-    """
-    bands = torch.arange(MEL_CHANNELS)
-    near = ((bands[:, None] - bands).abs() <= SHARPENED_BANDS // 2).float()
-    one = torch.eye(MEL_CHANNELS) * (1 + strength) - near / near.sum(1, keepdim=True) * strength
-    return torch.block_diag(*[one] * MEL_FRAMES)
-
-
-def with_projection(state: dict[str, Tensor], config: TalkerConfig, space: LatentSpace, strength: float) -> TalkerNet:
-    """The acoustic network with latents of the sharpened mel as its output, and the codec's codebooks."""
-    net = TalkerNet(config, space.codebooks.clone())
-    folded = dict(state)
-    sharpen = sharpening(strength)
-    folded["frames.out.weight"] = space.basis.T @ sharpen @ state["frames.out.weight"]
-    folded["frames.out.bias"] = (sharpen @ state["frames.out.bias"] - space.center) @ space.basis
-    folded = {name: value for name, value in folded.items() if not name.startswith(("pronouncer.", "codebooks"))}
-    missing, unexpected = net.load_state_dict(folded, strict=False)
-    assert not unexpected, unexpected
-    assert all(name.startswith(("pronouncer.", "codebooks")) for name in missing), missing
-    return net
+def acoustic(cache: Path, warm: Path | None) -> tuple[TalkerConfig, dict[str, Tensor]]:
+    """Configuration and weights whose output is mel. Raises FileNotFoundError if nothing was trained."""
+    if warm:
+        return load_shipped(warm)
+    path = cache / "talker" / "talker.pt"
+    state = read_checkpoint(path, "cpu")
+    if state is None:
+        raise FileNotFoundError(f"expected the checkpoint {path}: run train_talker.py, or give --warm")
+    return TalkerConfig.from_json(state["config"]), acoustic_part(state["average"])
 
 
-def main() -> None:
-    cache, weights = Path("~/.cache/tea-omni").expanduser(), HERE / "weights"
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--thinker", type=Path, default=weights / "thinker.safetensors")
-    parser.add_argument("--space", type=Path, default=weights / "codec.safetensors", help="the codec's weights")
-    parser.add_argument("--acoustic", type=Path, default=cache / "talker" / "talker.pt")
-    parser.add_argument("--out", type=Path, default=weights / "talker.safetensors")
-    parser.add_argument("--report", type=Path, default=cache / "talker" / "pronouncer.json")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--warm", type=Path, help="folder with weights whose talker gives the acoustic part")
+    parser.add_argument("--thinker", type=Path, default=WEIGHTS / "thinker.safetensors")
+    parser.add_argument("--codec", type=Path, default=WEIGHTS / "codec.safetensors")
+    parser.add_argument("--out", type=Path, default=WEIGHTS / "talker.safetensors")
     parser.add_argument("--turns", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=1500)
-    parser.add_argument("--sharpening", type=float, default=0.3, help="of the spectrum, see `sharpening`")
+    parser.add_argument("--sharpening", type=float, default=SHARPENING, help="of the spectrum, see acoustic.py")
     parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
+    args = parser.parse_args(arguments)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
 
     thinker = TeaThinker.load(args.thinker, 1)
-    acoustic = torch.load(args.acoustic, weights_only=False)
-    space = LatentSpace.load(args.space)
-    config = TalkerConfig.from_json(acoustic["config"])
+    space = LatentSpace.load(args.codec)
+    config, state = acoustic(args.cache, args.warm)
     config = replace(config, hidden_size=thinker.hidden_size, latent_size=space.basis.shape[1])
-    net = with_projection(acoustic["average"], config, space, args.sharpening)
+    net = TalkerNet(config, space.codebooks.clone())
+    load_acoustic(net, folded(state, space, args.sharpening))
     lexicon = Lexicon(config.phones)
     net.requires_grad_(False)
     net.pronouncer.requires_grad_(True)
@@ -224,7 +209,7 @@ def main() -> None:
             return tokens_of(thinker.decoder, list(turns), config.phone_slots)
 
     began = time.monotonic()
-    test, train = gather(SEED_OF_TEST, 200), gather(1, args.turns)
+    test, train = gather(SEED_OF_TEST, TEST_TURNS), gather(1, args.turns)
     print(f"{len(train.here)} tokens after {time.monotonic() - began:.0f} s", flush=True)
     parameters = list(net.pronouncer.parameters())
     optimizer = torch.optim.AdamW(parameters, LEARNING_RATE, weight_decay=0.01)
@@ -250,7 +235,9 @@ def main() -> None:
     with torch.no_grad():
         final = accuracy(net, test)
     print("tokens right, held out:", final)
-    args.report.write_text(json.dumps({"tokens_right": final, "curve": curve}) + "\n")
+    report = args.cache / "talker" / "pronouncer.json"
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(json.dumps({"tokens_right": final, "curve": curve}) + "\n")
     save(net, args.out, sha256_of(args.thinker))
 
 

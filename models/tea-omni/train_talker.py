@@ -1,57 +1,47 @@
-"""Train the talker's acoustic part: phones with times to mel frames of the codec's frames, and durations.
+"""Trains the talker's acoustic part: phones with times to mel frames of the codec's frames, and durations.
 
     python models/tea-omni/train_talker.py --minutes 40
+    python models/tea-omni/train_talker.py --minutes 40 --warm models/tea-omni/weights
+    python models/tea-omni/train_talker.py --plot models/tea-omni/card/talker.png
 
-The teachers are deterministic, so plain regression learns them. What is regressed are the 4 x 80 mel values of a
-codec frame; `export_talker.py` folds the codec's linear projection into the last layer, which then gives latents.
-Resumable: the run's state is written to `--out` every few minutes and read again at the next start. Utterances
-that the teachers have added since are taken in whenever the data is read again.
+The teachers are deterministic, so plain regression learns them. What is regressed are the 4 x 80 mel values of a codec
+frame; `train_pronouncer.py`, which writes the talker's weights, folds the codec's linear projection into the last
+layer, which then gives latents.
+
+Reads CACHE/codec/space.safetensors and the teachers' speech. Goes on from CACHE/talker/talker.pt; `--warm` counts where
+there is no such checkpoint. Utterances with a sound that the weights do not know are left out. Uses a GPU if there is
+one.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import random
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from acoustic import MEL_SIZE, load_acoustic, load_shipped
+from speech import CACHE, normalised_mel, read_meta
+from talker_data import Item, item, phone_inventory
 from torch import Tensor
+from training import Points, Run, plot, points, read_checkpoint, read_curve
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from fit_latents import en_mel, zh_mel  # noqa: E402
-from talker_data import Item, load, phone_inventory  # noqa: E402
-
-from voice_agent.tea.codec import MEL_CHANNELS, MEL_FLOOR, MEL_FRAMES, LatentSpace  # noqa: E402
-from voice_agent.tea.talker_net import (  # noqa: E402
-    LANGUAGES,
-    LEFT,
-    PAD,
-    RIGHT,
-    TalkerConfig,
-    TalkerNet,
-    placement,
-)  # fmt: skip
+from voice_agent.tea.codec import MEL_CHANNELS, MEL_FLOOR, MEL_FRAMES, LatentSpace
+from voice_agent.tea.talker_net import LANGUAGES, LEFT, PAD, RIGHT, TalkerConfig, TalkerNet, placement
 
 FRAME_RATE = 20.0
-MEL_SIZE = MEL_FRAMES * MEL_CHANNELS
 HELD_OUT = 20  # utterances a language, the first ones
 DURATION_WEIGHT = 0.2
-SMOOTH_WEIGHT = 0.5
+CONTRAST_WEIGHT = 0.5
 LEARNING_RATE = 1e-3
 WARM_UP_STEPS = 200
 AVERAGE_KEEP = 0.997  # a step, of the running average of the weights, which is what is evaluated and shipped
+CLIP, LOG_STEPS, EVALUATION_STEPS = 1.0, 50, 200
 
 
 @dataclass(frozen=True)
@@ -92,6 +82,9 @@ class Batch:
     timing: Tensor
     mel: Tensor
     frame_mask: Tensor
+
+    def to(self, device: str) -> Batch:
+        return Batch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
 def collate(examples: Sequence[Example]) -> Batch:
@@ -139,143 +132,120 @@ def losses(net: TalkerNet, batch: Batch) -> dict[str, Tensor]:
 
 
 class Corpus:
-    """Both teachers' utterances with their mels; `read` takes in what has been added."""
+    """Both teachers' utterances with their mels, of each language the first `limit` at most.
 
-    def __init__(self, cache: Path, phones: list[str] | None) -> None:
-        self.cache, self.names = cache, phones
-        self.taken = dict.fromkeys(LANGUAGES, 0)
+    `phones` is the inventory, or None to make it of the sounds that there are. `left_out` utterances have others.
+    """
+
+    def __init__(self, cache: Path, phones: Sequence[str] | None, held_out: int, limit: int | None = None) -> None:
+        space = LatentSpace.load(cache / "codec" / "space.safetensors")
+        lines = {language: read_meta(cache / language)[:limit] for language in LANGUAGES}
+        items = {
+            language: [item(line, cache / language, language) for line in lines[language]] for language in LANGUAGES
+        }
+        self.phones = tuple(phones or phone_inventory(each for group in items.values() for each in group))
+        ids = {name: index for index, name in enumerate(self.phones)}
         self.train: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
         self.test: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
+        self.left_out = 0
+        for language in LANGUAGES:
+            for number, (line, each) in enumerate(zip(lines[language], items[language], strict=True)):
+                if not set(each.phones) <= ids.keys():
+                    self.left_out += 1
+                    continue
+                mel = normalised_mel(cache / language, line, space).clamp(min=MEL_FLOOR).numpy()
+                target = self.test if number < held_out else self.train
+                target[language].append(example(each, mel, ids))
 
-    def read(self, limit: int | None = None) -> None:
-        """Take in utterances that are new; of each language the first `limit` at most."""
-        space = LatentSpace.load(self.cache / "codec" / "space.safetensors")
-        items = {language: list(islice(load(self.cache / language, language), limit)) for language in LANGUAGES}
-        if self.names is None:
-            self.names = phone_inventory([item for group in items.values() for item in group])
-        ids = {name: index for index, name in enumerate(self.names)}
-        for language, group in items.items():
-            for number, item in enumerate(group[self.taken[language] :], self.taken[language]):
-                if not set(item.phones) <= ids.keys():
-                    continue  # a sound that came up after the inventory was fixed
-                mel = self._mel(item, space)
-                target = self.test if number < HELD_OUT else self.train
-                target[language].append(example(item, mel, ids))
-            self.taken[language] = len(group)
-
-    def _mel(self, item: Item, space: LatentSpace) -> npt.NDArray[np.float32]:
-        folder = self.cache / item.language
-        if item.language == "zh":
-            mel = zh_mel(folder, {"mel": item.name.replace("wav", "mel", 1).replace(".wav", ".npy")})
-        else:
-            mel = en_mel(folder, {"wav": item.name}, space)
-        return mel.clamp(min=MEL_FLOOR).numpy()
+    def draw(self, size: int, rng: random.Random) -> Batch:
+        """As many utterances of one language as of the other, of like lengths."""
+        chosen = []
+        for language in LANGUAGES:
+            pool = sorted(rng.sample(self.train[language], size * 2), key=lambda e: len(e.mel))
+            first = rng.choice([0, size // 2, size, size * 3 // 2])
+            chosen += pool[first : first + size // 2]
+        return collate(chosen)
 
 
-def batches(corpus: Corpus, size: int, rng: random.Random) -> Batch:
-    """As many utterances of one language as of the other, of like lengths."""
-    chosen = []
-    for language in LANGUAGES:
-        pool = sorted(rng.sample(corpus.train[language], size * 2), key=lambda e: len(e.mel))
-        first = rng.choice([0, size // 2, size, size * 3 // 2])
-        chosen += pool[first : first + size // 2]
-    return collate(chosen)
-
-
-def evaluate(net: TalkerNet, corpus: Corpus) -> dict[str, float]:
+def evaluate(net: TalkerNet, corpus: Corpus, device: str) -> dict[str, float]:
+    """Losses of the utterances that were held out."""
     report: dict[str, float] = {}
     with torch.inference_mode():
         for language, examples in corpus.test.items():
-            for name, value in losses(net, collate(examples)).items():
+            for name, value in losses(net, collate(examples).to(device)).items():
                 report[f"{language}_{name}"] = round(value.item(), 4)
     return report
 
 
-def update(average: TalkerNet, net: TalkerNet, keep: float) -> None:
-    """Move the average towards the network."""
-    with torch.no_grad():
-        for mean, value in zip(average.parameters(), net.parameters(), strict=True):
-            mean.lerp_(value, 1 - keep)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cache", type=Path, default=Path("~/.cache/tea-omni").expanduser())
-    parser.add_argument("--out", type=Path, default=Path("~/.cache/tea-omni/talker").expanduser())
-    parser.add_argument("--minutes", type=float, default=40.0, help="of training in all, earlier runs counted in")
-    parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--hidden-size", type=int, default=256, help="of the thinker; the pronouncer is trained later")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--read-again", type=float, default=10.0, help="minutes after which the data is read again")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    args.out.mkdir(parents=True, exist_ok=True)
-    checkpoint = args.out / "talker.pt"
-
-    state: dict[str, Any] | None = torch.load(checkpoint, weights_only=False) if checkpoint.exists() else None
-    corpus = Corpus(args.cache, state["phones"] if state else None)
-    corpus.read()
-    assert corpus.names is not None
+def train(options: argparse.Namespace) -> None:
+    torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    config = TalkerConfig(tuple(corpus.names), args.hidden_size, MEL_SIZE)
-    net = TalkerNet(config, torch.zeros(0, 0, MEL_SIZE)).to(device).train()
-    average = copy.deepcopy(net).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder = options.cache / "talker"
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = folder / "talker.pt"
+    state = read_checkpoint(checkpoint, device)
+    warm = load_shipped(options.warm) if options.warm and not state else None
+    known = TalkerConfig.from_json(state["config"]) if state else warm[0] if warm else None
+    corpus = Corpus(options.cache, known.phones if known else None, options.held_out)
+    for language, examples in corpus.train.items():
+        print(f"{language}: {len(examples)} utterances", flush=True)
+        if len(examples) < 2 * options.batch:
+            raise ValueError(f"expected at least {2 * options.batch} {language} utterances, got {len(examples)}")
+    print(f"{corpus.left_out} utterances left out", flush=True)
+    # The pronouncer, which the hidden states go into, is trained later.
+    config = known or TalkerConfig(corpus.phones, hidden_size=1, latent_size=MEL_SIZE)
+    net = TalkerNet(config, torch.zeros(0, 0, MEL_SIZE))
+    if warm:
+        load_acoustic(net, warm[1])
+    net.to(device).train()
     acoustic = [*net.encoder.parameters(), *net.frames.parameters()]
     optimizer = torch.optim.AdamW(acoustic, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    step, spent, curve = 0, 0.0, []
+    run = Run(net, optimizer, checkpoint, options.minutes)
+    run.extra = {"config": config.to_json()}
     if state:
-        net.load_state_dict(state["net"])
-        average.load_state_dict(state["average"])
-        optimizer.load_state_dict(state["optimizer"])
-        step, spent, curve = state["step"], state["seconds"], state["curve"]
-    rng = random.Random(step)
-    budget = args.minutes * 60
-    began = last = time.monotonic() - spent
-    saved = reread = time.monotonic()
-    print({k: len(v) for k, v in corpus.train.items()}, sum(p.numel() for p in acoustic), flush=True)
+        run.resume(state)
+    rng = random.Random(run.step)
+    for over in run.steps():
+        parts = losses(net, corpus.draw(options.batch, rng).to(device))
+        loss = parts["mel"] + CONTRAST_WEIGHT * parts["contrast"] + DURATION_WEIGHT * parts["duration"]
+        rate = options.rate * LEARNING_RATE * min(1.0, (run.step + 1) / WARM_UP_STEPS) * max(0.02, 1 - over)
+        run.learn(loss, rate, CLIP, min(AVERAGE_KEEP, (run.step + 1) / (run.step + 11)))
+        if run.note({f"train_{name}": value for name, value in parts.items()}, LOG_STEPS):
+            if run.step % EVALUATION_STEPS == 0:
+                run.curve[-1] |= evaluate(run.average, corpus, device)
+            print(run.curve[-1], flush=True)
+    print(f"{run.step} steps in {run.seconds / 60:.1f} minutes; held out:", evaluate(run.average, corpus, device))
 
-    def save() -> None:
-        value = {
-            "net": net.state_dict(), "average": average.state_dict(), "optimizer": optimizer.state_dict(),
-            "config": config.to_json(), "phones": corpus.names,
-            "step": step, "seconds": last - began, "curve": curve,
-        }  # fmt: skip
-        torch.save(value, checkpoint.with_suffix(".tmp"))
-        checkpoint.with_suffix(".tmp").replace(checkpoint)
-        (args.out / "curve.json").write_text(json.dumps(curve) + "\n")
 
-    running: dict[str, list[float]] = {}
-    while (last := time.monotonic()) - began < budget:
-        done = (last - began) / budget
-        for group in optimizer.param_groups:
-            group["lr"] = LEARNING_RATE * min(1.0, step / WARM_UP_STEPS) * max(0.02, 1 - done)
-        batch = batches(corpus, args.batch, rng)
-        parts = losses(net, Batch(*(getattr(batch, name).to(device) for name in Batch.__dataclass_fields__)))
-        loss = parts["mel"] + SMOOTH_WEIGHT * parts["contrast"] + DURATION_WEIGHT * parts["duration"]
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(acoustic, 1.0)
-        optimizer.step()
-        step += 1
-        update(average, net, min(AVERAGE_KEEP, step / (step + 10)))
-        for name, value in parts.items():
-            running.setdefault(name, []).append(value.item())
-        if step % 50 == 0:
-            entry: dict[str, float] = {"step": step, "seconds": round(last - began, 1)}
-            entry |= {f"train_{name}": round(sum(values) / len(values), 4) for name, values in running.items()}
-            if step % 200 == 0:
-                entry |= evaluate(average, corpus)
-            running = {}
-            curve.append(entry)
-            print(entry, flush=True)
-        if last - saved > 240:
-            save()
-            saved = last
-        if last - reread > args.read_again * 60:
-            corpus.read()
-            reread = last
-    save()
+def panels(folder: Path) -> dict[str, dict[str, Points]]:
+    """The curves of `train_talker.py` and `train_pronouncer.py` for the model card."""
+    curve = read_curve(folder)
+    titles = {"mel": "mel, mean absolute error", "duration": "log duration, mean absolute error"}
+    drawn = {
+        title: {"training": points(curve, f"train_{part}")}
+        | {f"held out, {language}": points(curve, f"{language}_{part}") for language in LANGUAGES}
+        for part, title in titles.items()
+    }
+    pronouncer = json.loads((folder / "pronouncer.json").read_text())["curve"]
+    return drawn | {"pronouncer, cross-entropy a phone": {"training": points(pronouncer, "loss")}}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    parser.add_argument("--minutes", type=float, default=40.0, help="of training in all, earlier starts counted in")
+    parser.add_argument("--warm", type=Path, help="folder with weights to start from where there is no checkpoint")
+    parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rate")
+    parser.add_argument("--batch", type=int, default=16, help="utterances a step, half of each language")
+    parser.add_argument("--held-out", type=int, default=HELD_OUT, help="utterances of each language")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--plot", type=Path, help="draw the learning curves into this picture instead of training")
+    options = parser.parse_args(arguments)
+    if options.plot:
+        plot(panels(options.cache / "talker"), options.plot)
+    else:
+        train(options)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,17 @@
-"""Write `weights/manifest.json`: size, sha256, licence and source of each weights file, which loading verifies."""
+"""Writes the `manifest.json` of a folder of weights, which loading verifies.
+
+    python models/tea-omni/write_manifest.py FOLDER
+
+It has size, sha256, licence and source of each file.
+"""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from voice_agent.weights import write_manifest
 
-WEIGHTS = Path(__file__).resolve().parent / "weights"
 ZH = "Apache-2.0; Mandarin voice learnt from a corpus given for non-commercial use (Baker)"
 ORIGINS = {
     "thinker.safetensors": ("Apache-2.0", "trained by models/tea-omni/train_thinker.py on generated dialogues"),
@@ -16,5 +21,8 @@ ORIGINS = {
 }
 
 if __name__ == "__main__":
-    write_manifest(WEIGHTS, ORIGINS)
-    print(WEIGHTS / "manifest.json")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    write_manifest(options.folder, ORIGINS)
+    print(options.folder / "manifest.json")

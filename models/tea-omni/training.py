@@ -1,0 +1,126 @@
+"""What the recipes of codec and talker share: a training run that goes on where it was stopped, and its picture."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+CHECKPOINT_S = 240
+
+Net = TypeVar("Net", bound=nn.Module)
+Points = list[tuple[float, float]]
+
+
+def read_checkpoint(path: Path, device: str) -> dict[str, Any] | None:
+    """What a stopped run has left, if there was one."""
+    state: dict[str, Any] | None = None
+    if path.exists():
+        state = torch.load(path, map_location=device, weights_only=True)
+    return state
+
+
+class Run(Generic[Net]):
+    """Training within a budget of minutes, all starts together.
+
+    `average`, the running average of the weights, is what is evaluated and shipped. The checkpoint `path` is written
+    every `CHECKPOINT_S` seconds and at the end, with `curve.json` beside it.
+    """
+
+    def __init__(self, net: Net, optimizer: torch.optim.Optimizer, path: Path, minutes: float) -> None:
+        self.net, self.optimizer, self.path, self.budget_s = net, optimizer, path, minutes * 60
+        self.average = copy.deepcopy(net).eval()
+        self.extra: dict[str, Any] = {}
+        """Goes into the checkpoint as it is."""
+        self.step, self.seconds = 0, 0.0
+        self.curve: list[dict[str, float]] = []
+        self._noted: dict[str, list[float]] = {}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from `read_checkpoint`."""
+        self.net.load_state_dict(state["net"])
+        self.average.load_state_dict(state["average"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
+
+    def steps(self) -> Iterator[float]:
+        """The part of the budget that is over, again and again, until it is used up."""
+        saved = time.monotonic()
+        began = saved - self.seconds
+        while self.seconds < self.budget_s:
+            yield self.seconds / self.budget_s
+            now = time.monotonic()
+            self.seconds = now - began
+            if now - saved > CHECKPOINT_S:
+                self.save()
+                saved = now
+        self.save()
+
+    def learn(self, loss: Tensor, rate: float, clip: float, keep: float) -> None:
+        """One step of the optimizer at this learning rate; the average keeps the part `keep` of itself."""
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(trained, clip)
+        self.optimizer.step()
+        self.step += 1
+        with torch.no_grad():
+            for mean, value in zip(self.average.parameters(), self.net.parameters(), strict=True):
+                mean.lerp_(value, 1 - keep)
+
+    def note(self, values: Mapping[str, Tensor], every: int) -> bool:
+        """Every `every` steps adds the means since the last time to the curve; whether it did."""
+        for name, value in values.items():
+            self._noted.setdefault(name, []).append(value.item())
+        if self.step % every:
+            return False
+        means = {name: round(sum(each) / len(each), 4) for name, each in self._noted.items()}
+        self.curve.append({"step": self.step, "seconds": round(self.seconds, 1), **means})
+        self._noted = {}
+        return True
+
+    def save(self) -> None:
+        state = {
+            "net": self.net.state_dict(), "average": self.average.state_dict(),
+            "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
+        }  # fmt: skip
+        partial = self.path.with_suffix(".tmp")
+        torch.save(state | self.extra, partial)
+        partial.replace(self.path)
+        (self.path.parent / "curve.json").write_text(json.dumps(self.curve) + "\n")
+
+
+def read_curve(folder: Path) -> list[dict[str, float]]:
+    curve: list[dict[str, float]] = json.loads((folder / "curve.json").read_text())
+    return curve
+
+
+def points(curve: Sequence[Mapping[str, float]], key: str) -> Points:
+    """(step, value) of the entries that have this value."""
+    return [(entry["step"], entry[key]) for entry in curve if key in entry]
+
+
+def plot(panels: Mapping[str, Mapping[str, Points]], target: Path) -> None:
+    """Draw curves over steps, a panel a title, with their labels."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        1, len(panels), figsize=(4.4 * len(panels), 3.6), layout="constrained", squeeze=False
+    )
+    for panel, (title, curves) in zip(axes[0], panels.items(), strict=True):
+        for label, curve in curves.items():
+            panel.plot(*zip(*curve, strict=True), label=label, alpha=0.8)
+        panel.set(title=title, xlabel="step", yscale="log")
+        panel.legend()
+    figure.savefig(target, dpi=110)
