@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from voice_agent.bench.commands import app as bench
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from voice_agent.engine.stages import ThinkerStage
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app.add_typer(bench, name="bench")
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 

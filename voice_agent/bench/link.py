@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from voice_agent.bench.network import Network
 
@@ -43,6 +43,17 @@ class Target(BaseModel):
         if not key:
             raise ValueError(f"expected a key in the environment variable {self.key_from}, found none")
         return {"Authorization": f"Bearer {key}"}
+
+
+def target_of(url: str, kind: str, key_from: str | None = None) -> Target:
+    """Raises ValueError with one sentence."""
+    try:
+        target = Target.model_validate({"url": url, "kind": kind, "key_from": key_from})
+    except ValidationError as error:
+        told = "; ".join(f"{e['loc'][0]}: {e['msg']}, got {e['input']!r}" for e in error.errors())
+        raise ValueError(told) from None
+    target.headers()
+    return target
 
 
 @dataclass

@@ -9,7 +9,7 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-RESAMPLES = 2000
+RESAMPLES = 4000
 CONFIDENCE = 0.95
 
 

@@ -77,6 +77,7 @@ class SyntheticAgent:
         self._cut = False
         self._phase = 0
         self._sounding = False
+        self._due: list[tuple[float, str]] = []  # what the agent says of itself, when it is so
 
     def hear(self, at: float, pcm: npt.NDArray[np.int16]) -> None:
         """A piece of the caller's voice: int16[T] @ 24 kHz that ended when it left, just before `at`."""
@@ -102,6 +103,9 @@ class SyntheticAgent:
                 if not speaking or (self._cut and long_enough):
                     self._reply(self._last)
                 self._onset = None
+        for due, kind in [told for told in self._due if told[0] <= now + FRAME / RATE]:
+            self._due.remove((due, kind))
+            self._tell({"type": kind})
         return self._render(now + self._codec_s)
 
     def _stop(self, at: float) -> None:
@@ -109,14 +113,14 @@ class SyntheticAgent:
         self._tones = [(start, min(end, at)) for start, end in self._tones if start < at]
         if self._behaviour.stale_ms:
             self._tones.append((at + 0.3, at + 0.3 + self._behaviour.stale_ms / 1000))
-        self._tell({"type": "output_audio_buffer.cleared"})
+        self._due = [(at, "output_audio_buffer.cleared")]
 
     def _reply(self, ended: float) -> None:
         behaviour = self._behaviour
         start = ended + behaviour.delays_ms[self._turn % len(behaviour.delays_ms)] / 1000
         self._turn += 1
         self._tell({"type": "input_audio_buffer.committed"})
-        self._tell({"type": "output_audio_buffer.started"})
+        self._due.append((start, "output_audio_buffer.started"))
         self._tones = [tone for tone in self._tones if tone[1] > ended]
         if behaviour.ack_ms:
             self._tones.append((start, start + 0.1))

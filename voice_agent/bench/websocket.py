@@ -16,7 +16,6 @@ from typing import Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
-import numpy.typing as npt
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 

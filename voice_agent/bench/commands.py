@@ -1,0 +1,216 @@
+"""`voice-agent bench …`: place calls, measure them, show and compare results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from voice_agent.bench.compare import Change
+    from voice_agent.bench.results import CallResult, Results
+
+app = typer.Typer(no_args_is_help=True, help="Measure what a caller hears, of any server.")
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Url = Annotated[str, typer.Option(help="Of the server, or of its route.")]
+Kind = Annotated[str, typer.Option(help="webrtc, offer, realtime or pcm; see docs/bench.md.")]
+Key = Annotated[str | None, typer.Option(help="Environment variable with the server's key.")]
+Own = Annotated[bool, typer.Option("--serve", help="Start this project's server for it.")]
+Out = Annotated[Path, typer.Option(help="Folder for recordings and results.")]
+Seed = Annotated[int, typer.Option(help="Of random delays and networks.")]
+
+
+@app.command()
+def run(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Files, folders or names; none: the library.")] = None,
+    url: Url = "http://127.0.0.1:8080",
+    kind: Kind = "webrtc",
+    key_from: Key = None,
+    serve: Own = False,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for recordings and results.")] = Path("bench-out"),
+    trials: Annotated[int | None, typer.Option(min=1, help="Calls of each scenario; else what it says.")] = None,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="Calls at a time.")] = 1,
+    seed: Seed = 1,
+    calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Place the calls of scenarios, and write results.json, report.html and a recording of each call.
+
+    Exit code 1: an assertion did not hold, or a call failed.
+    """
+    from voice_agent.bench.report import write_report
+    from voice_agent.bench.scenario import find_scenarios
+
+    found = find_scenarios(scenarios or [])
+    folder.mkdir(parents=True, exist_ok=True)
+    results = asyncio.run(_run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate))
+    results.save(folder / "results.json")
+    write_report(results, folder)
+    if as_json:
+        print((folder / "results.json").read_text("utf-8"), end="")
+    else:
+        show(results)
+        out.print(f"[dim]{folder / 'report.html'}  {folder / 'results.json'}[/]")
+    raise SystemExit(0 if all(check.passed for call in results.calls for check in call.checks) else 1)
+
+
+async def _run(
+    found: list[Any],
+    url: str,
+    kind: str,
+    key_from: str | None,
+    serve: bool,
+    folder: Path,
+    trials: int | None,
+    parallel: int,
+    seed: int,
+    calibrated: bool,
+) -> Results:
+    from voice_agent.bench.calibrate import calibrate
+    from voice_agent.bench.calibrate import show as show_calibration
+    from voice_agent.bench.link import target_of
+    from voice_agent.bench.results import Results
+    from voice_agent.bench.runner import about, jobs, run_calls
+    from voice_agent.calling import own_server
+
+    async with AsyncExitStack() as stack:
+        calibration = None
+        if calibrated:
+            with _progress("calibration", 3) as on_call:
+                calibration = await calibrate(folder, on_call=on_call)
+            err.print(f"[dim]{show_calibration(calibration)}[/]")
+        if serve:
+            err.print("[dim]starting a server …[/]")
+            url = await stack.enter_async_context(own_server())
+        target = target_of(url, kind, key_from)
+        work = jobs(target, found, folder, trials, seed)
+        with _progress("calls", len(work)) as on_call:
+            calls = await run_calls(work, on_call, parallel)
+    return Results(about(target, [scenario for scenario, _ in found], seed), tuple(calls), calibration)
+
+
+class _progress:
+    """A bar on a terminal's stderr while calls run; gives what to call after each."""
+
+    def __init__(self, what: str, total: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=err, transient=True, disable=not sys.stderr.isatty())
+        self._what, self._total = what, total
+
+    def __enter__(self) -> Callable[[Any], None]:
+        self._bar.start()
+        task = self._bar.add_task(self._what, total=self._total)
+
+        def on_call(call: CallResult) -> None:
+            self._bar.update(task, advance=1, description=call.scenario)
+
+        return on_call
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="results.json of the earlier run.")],
+    after: Annotated[Path, typer.Argument(help="results.json of the later run.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Every figure as JSON.")] = False,
+) -> None:
+    """What changed between two runs beyond noise. Exit code 1: something got worse."""
+    from dataclasses import asdict
+
+    from voice_agent.bench.compare import compare as compare_results
+    from voice_agent.bench.results import Results
+
+    changes = compare_results(Results.load(before), Results.load(after))
+    if as_json:
+        print(json.dumps([asdict(change) for change in changes], ensure_ascii=False, indent=1))
+    else:
+        _show_changes(changes)
+    raise SystemExit(1 if any(change.verdict == "worse" for change in changes) else 0)
+
+
+@app.command(name="calibrate")
+def calibrate_command(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the recordings.")] = Path("bench-out"),
+    calls: Annotated[int, typer.Option(min=1, help="Calls of 12 figures each.")] = 3,
+    as_json: Annotated[bool, typer.Option("--json", help="Every trial as JSON.")] = False,
+) -> None:
+    """The bench's own error, by an agent with known delays. Exit code 1: above 15 ms at p95."""
+    from voice_agent.bench.calibrate import calibrate, show
+
+    with _progress("calibration", calls) as on_call:
+        result = asyncio.run(calibrate(folder, calls, on_call=on_call))
+    print(json.dumps(result, indent=1) if as_json else show(result))
+    raise SystemExit(0 if result["passed"] else 1)
+
+
+@app.command(name="list")
+def list_scenarios() -> None:
+    """The scenarios of the library."""
+    from voice_agent.bench.scenario import find_scenarios
+
+    table = Table("scenario", "turns", "trials", "about", box=None)
+    for scenario, _ in find_scenarios([]):
+        table.add_row(scenario.name, str(len(scenario.turns)), str(scenario.trials), scenario.about)
+    out.print(table)
+
+
+def show(results: Results) -> None:
+    """The figures over all calls, and each assertion that did not hold."""
+    from voice_agent.bench.results import KINDS, summaries
+
+    values = results.values()
+    told = summaries(values)
+    table = Table("figure", "p50", "p95", "p99", "n", "95 % of p50", box=None)
+    for name, trials in values.items():
+        kind = KINDS[name]
+        if kind.share:
+            hits = f"{sum(trials):.0f} of {len(trials)}"
+            table.add_row(kind.title, f"{100 * sum(trials) / len(trials):.1f} %", "", "", hits, "")
+        else:
+            s = told[name]
+            table.add_row(
+                kind.title, f"{s.p50:g}", f"{s.p95:g}", f"{s.p99:g}", str(s.n), f"{s.p50_low:g}–{s.p50_high:g}"
+            )
+    out.print(table)
+    for call in results.calls:
+        for check in call.checks:
+            if not check.passed:
+                out.print(
+                    f"[red]no[/] {call.recording} turn {check.where}: "
+                    f"{check.what}: expected {check.expected}, got {check.got}"
+                )
+
+
+def _show_changes(changes: list[Change]) -> None:
+    moved = [change for change in changes if change.verdict != "same"]
+    if not moved:
+        out.print(f"nothing changed beyond noise in {len(changes)} figures")
+        return
+    colours = {"better": "green", "worse": "red", "changed": "yellow"}
+    table = Table("scenario", "figure", "", "before", "after", "change within", "n", "", box=None)
+    for change in moved:
+        within = f"p = {change.low:.2g}" if change.statistic == "share" else f"{change.low:+.0f} … {change.high:+.0f}"
+        table.add_row(
+            change.scenario,
+            change.figure,
+            change.statistic,
+            f"{change.before:g}",
+            f"{change.after:g}",
+            within,
+            f"{change.n_before}/{change.n_after}",
+            f"[{colours[change.verdict]}]{change.verdict}[/]",
+        )
+    out.print(table)
