@@ -22,10 +22,22 @@ def look_up(s: Scene) -> Plan:
             return Plan(rng.choice(s.words.HAVE).format(x=x), [("look_up", {"item": t})], "have_topping")
         return Plan(ask.format(x=x), [("look_up", {"item": t})], "topping", pending=("topping", t))
     d = rng.choice(list(s.shop.menu.drinks))
+    kind = rng.choice(["item", "item", "have", "have", "ice", "ice"])
+    if kind == "ice" and rng.random() < 0.4:
+        d = rng.choice(
+            [d for d in s.shop.menu.drinks if len(s.shop.choices(d, "ice")) < len(s.shop.menu.options["ice"])]
+        )
     x = rng.choice(s.words.NAMES[d])
-    kind = rng.choice(["item", "item", "have", "have", "ice"])
     patterns = {"item": s.words.PRICE, "have": s.words.HAVE, "ice": s.words.HOT}[kind]
     return Plan(rng.choice(patterns).format(x=x), [("look_up", {"item": d})], kind, pending=("that", d))
+
+
+def about(s: Scene) -> Plan:
+    """What sizes, sugar or toppings a drink can have: the same for every drink."""
+    drink = s.rng.choice(list(s.shop.menu.drinks))
+    kind = s.rng.choice(["sizes", "options", "extras"])
+    said = s.rng.choice(s.words.ABOUT[kind]).format(x=s.rng.choice(s.words.NAMES[drink]))
+    return Plan(said, reply=kind, pending=("that", drink))
 
 
 def menu(s: Scene) -> Plan:

@@ -7,6 +7,7 @@ from typing import Any
 from .ordering import order
 from .scene import (
     OPTIONS,
+    OWN,
     Call,
     Item,
     Plan,
@@ -161,31 +162,23 @@ def choice_to_choice(s: Scene) -> Plan:
 def swap_topping(s: Scene) -> Plan:
     """No pearls, coconut jelly instead: a topping of the line, or what its name says."""
     rng = s.rng
-    in_name = {
-        "pearl_milk_tea": "pearls",
-        "coconut_milk_tea": "coconut_jelly",
-        "pudding_milk_tea": "pudding",
-        "red_bean_milk_tea": "red_bean",
-        "taro_milk_tea": "taro_balls",
-        "grass_jelly_milk_tea": "grass_jelly",
-    }
-    drink_of = {topping: drink for drink, topping in in_name.items()}
+    drink_of = {topping: drink for drink, topping in OWN.items()}
     number = latest(s)
     line = s.lines[number - 1]
     ref = s.words.reference(rng, "latest", line, number, len(s.lines))
-    if line["toppings"] and (line["drink"] not in in_name or rng.random() < 0.5):
+    if line["toppings"] and (line["drink"] not in OWN or rng.random() < 0.5):
         old = rng.choice(line["toppings"])
         new = rng.choice([t for t in s.shop.menu.toppings if t not in line["toppings"]])
-        if in_name.get(line["drink"]) == old:
+        if OWN.get(line["drink"]) == old:
             return change(s)
         what = {"add_toppings": [new], "remove_toppings": [old]}
         back = {"add_toppings": [old], "remove_toppings": [new]}
         return Plan(
             s.words.swap(rng, old, new, ref), [change_call(number, what)], pending=("revert", (old, number, back))
         )
-    if line["drink"] not in in_name or in_name[line["drink"]] in line["toppings"]:
+    if line["drink"] not in OWN or OWN[line["drink"]] in line["toppings"]:
         return change(s)
-    old = in_name[line["drink"]]
+    old = OWN[line["drink"]]
     if rng.random() < 0.25:
         said = s.words.change(rng, ref, {"remove_toppings": [old]})
         return Plan(said, [change_call(number, {"drink": "milk_tea"})])

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from pypinyin.phrases_dict import phrases_dict
@@ -23,6 +26,7 @@ from .simulate import Shop
 
 WORDS = {"zh": zh, "en": en}
 END = "<end>"
+VOWEL = re.compile(r"\b([Aa]) (?=[aeio])")
 FAILED: dict[str, Any] = {"ok": False, "error": "failed", "changed": []}
 _PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
 CHATTER_EN: list[str] = en.CHATTER
@@ -51,7 +55,7 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
     """Up to six turns of one call."""
     scene = Scene(rng, WORDS[language], Shop(rng))
     messages: list[Message] = []
-    for turn in range(rng.choice([1, 2, 3, 3, 4, 4, 5, 6, 7])):
+    for turn in range(rng.choice([1, 1, 2, 2, 3, 3, 3, 4, 4, 5, 6])):
         if turn and len(scene.lines) > 6:
             return
         if rng.random() < 0.012:
@@ -62,6 +66,8 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
             )
         else:
             plan = plan_turn(scene)
+        if language == "en" and rng.random() < 0.85:
+            plan.said = VOWEL.sub(r"\1n ", plan.said)
         said = getattr(noise, language)(rng, plan.said)
         messages.append(Message("user", said))
         context = read(ThinkRequest(tuple(messages), language))
@@ -89,10 +95,7 @@ def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -
     """The tokens of the calls: a line by its drink if the caller names it so, else by its number."""
     if not plan.calls:
         return [SAY]
-    names = dict(scene.words.NAMES)
-    for drink, short in zh.SHORT.items() if scene.words is zh else ():
-        names[drink] = [*names[drink], short + "那杯", short + "的"]
-    named = mentioned(plan.said, names)
+    named = mentioned(plan.said, scene.words)
     drinks = {line["drink"] for line in context.lines}
     for word, held in scene.words.GENERIC.items():
         if word in plan.said and len(drinks & set(held)) == 1 and not named & drinks & set(held):
@@ -110,16 +113,24 @@ def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -
     return [*tokens, RUN]
 
 
-def mentioned(text: str, names: Mapping[str, Sequence[str]]) -> set[str]:
+def mentioned(text: str, words: ModuleType) -> set[str]:
     """The drinks that a text names: always the longest name that fits."""
-    known = {name.lower(): drink for drink, all_names in names.items() for name in all_names}
     found: set[str] = set()
     text = text.lower()
-    for name in sorted(known, key=len, reverse=True):
+    for name, drink in _called(words):
         if name in text:
-            found.add(known[name])
+            found.add(drink)
             text = text.replace(name, "/")
     return found
+
+
+@functools.cache
+def _called(words: ModuleType) -> list[tuple[str, str]]:
+    """What drinks are called, and a part of the name with what must follow it; the longest first."""
+    known = {name.lower(): drink for drink, names in words.NAMES.items() for name in names}
+    for drink, part in words.PART.items():
+        known |= dict.fromkeys([part + "那", part + "的"] if words is zh else [part + " one"], drink)
+    return sorted(known.items(), key=lambda pair: -len(pair[0]))
 
 
 def _advance(scene: Scene, plan: Plan, results: list[tuple[ToolCall, dict[str, Any]]]) -> None:

@@ -6,7 +6,7 @@ from .scene import OPTIONS, Item, Plan, Scene, add_call, clean, copy_of, is_zh, 
 
 
 def order(s: Scene) -> Plan:
-    k = s.rng.choices([1, 2, 3, 4, 5], [55, 27, 13, 4, 1])[0]
+    k = s.rng.choices([1, 2, 3, 4, 5], [45, 27, 17, 7, 4])[0]
     items = [some_item(s, plain=0.25 * (k - 1) + 0.1) for _ in range(k)]
     calls = [add_call(it) for it in items]
     said = s.words.order(s.rng, items, bool(s.lines))

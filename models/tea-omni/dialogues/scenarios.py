@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .answering import follow_up
-from .asking import look_up, menu, order_number, place, read_back, simple
+from .asking import about, look_up, menu, order_number, place, read_back, simple
 from .changing import (
     change,
     change_all,
@@ -42,10 +42,12 @@ from .ordering import (
     with_unsold,
     without_own,
 )
+from .patterns import scripted
 from .scene import Plan, Scene
 
 EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
     (46, order),
+    (50, scripted("add")),
     (5, each),
     (12, split),
     (3.5, varieties),
@@ -60,8 +62,9 @@ EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
     (3, partial),
     (2.5, category),
     (3.5, bad_option),
-    (1.2, without_own),
+    (2.5, without_own),
     (4.5, look_up),
+    (1.5, about),
     (2, menu),
     (0.6, place),
     (0.7, order_number),
@@ -81,6 +84,8 @@ EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
 
 FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
     (11, order),
+    (14, scripted("add")),
+    (66, scripted("change")),
     (1.2, each),
     (4, split),
     (1, varieties),
@@ -112,6 +117,7 @@ FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
     (4, missing_line),
     (0.8, vague_remove),
     (3, look_up),
+    (1, about),
     (0.7, menu),
     (6, read_back),
     (3, place),
@@ -136,5 +142,7 @@ def plan_turn(s: Scene) -> Plan:
         plan = follow_up(s)
         if plan is not None:
             return plan
+    if s.order_number is not None and not s.lines and s.rng.random() < 0.12:
+        return order_number(s)
     table = FILLED if s.lines else EMPTY
     return s.rng.choices([f for _, f in table], [w for w, _ in table])[0](s)

@@ -13,6 +13,15 @@ from .simulate import Shop
 Item = dict[str, Any]
 Call = tuple[str, dict[str, Any]]
 OPTIONS = ("size", "ice", "sugar")
+# What a milk tea is named after; without that it is original milk tea.
+OWN = {
+    "pearl_milk_tea": "pearls",
+    "coconut_milk_tea": "coconut_jelly",
+    "pudding_milk_tea": "pudding",
+    "red_bean_milk_tea": "red_bean",
+    "taro_milk_tea": "taro_balls",
+    "grass_jelly_milk_tea": "grass_jelly",
+}
 
 
 @dataclass
