@@ -15,12 +15,12 @@ LAYERS = (
     ("bench",),
     ("calling", "loading", "evaluate", "chat"),
     ("runtime",),
-    ("config", "session", "live"),
+    ("config", "session", "live", "realtime"),
     ("server", "client"),
     ("media",),
     ("agent", "conversation", "wire", "turn", "assets", "asr", "utterance", "vad", "whisper"),
     ("models",),
-    ("tea", "weights"),
+    ("tea", "qwen", "weights"),
     ("engine",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -36,7 +36,8 @@ class ToolCall:
 class Message:
     """One entry of the dialogue, as it was said or heard.
 
-    user: `text` is the recognised utterance. assistant: `text` is what was *heard* of the reply, and
+    user: `text` is the recognised utterance; `audio` the same as it was recorded, int16[T] mono at 16 kHz, for a
+    thinker that listens by itself. assistant: `text` is what was *heard* of the reply, and
     `tool_calls` what it called before it spoke. tool: `result` is the JSON value that `call_id` returned.
     """
 
@@ -45,6 +46,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     result: Any = None
+    audio: npt.NDArray[np.int16] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -62,21 +64,37 @@ class ThinkRequest:
 
 
 @dataclass(frozen=True)
+class PromptStates:
+    """What a talker that is conditioned on the prompt needs of it, and of the request.
+
+    `rows`: [T, H], the thinker's states of the prompt's rows that the talker reads; `heard`: bool[T], the rows that
+    are recorded audio. `seed` is the request's.
+    """
+
+    rows: torch.Tensor
+    heard: torch.Tensor
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class TextToken:
     """A reply token with the thinker's hidden state at its own position.
 
     `text` is its exact piece of the reply: joined, the pieces of a turn are the reply.
-    `hidden`: float32[H], detached.
+    `hidden`: float[H], detached. `prompt` comes with the first token of a reply, from a thinker whose talker asks
+    for it.
     """
 
     id: int
     text: str
     hidden: torch.Tensor
+    prompt: PromptStates | None = None
 
 
 @dataclass(frozen=True)
 class Thought:
-    """What one thinker step gave a row. At most one field is set; none set: a token inside a tool call.
+    """What one thinker step gave a row. At most one field is set; none set: a token inside a tool call, or a part
+    of a long prompt.
 
     `token`: a piece of the reply. `calls`: the tool calls are complete; the row rests until `resume`.
     `done`: the reply is complete.

@@ -1,0 +1,216 @@
+"""A Qwen3-Omni of a few thousand parameters with random weights, and a tokenizer and chat template to match."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    PreTrainedTokenizerFast,
+    Qwen3OmniMoeConfig,
+    Qwen3OmniMoeForConditionalGeneration,
+    WhisperFeatureExtractor,
+)
+
+WIDTH = 32
+SPECIAL = (
+    "<|im_start|>", "<|im_end|>", "<|audio_start|>", "<|audio_pad|>", "<|audio_end|>", "<|image_pad|>",
+    "<|video_pad|>", "<|vision_start|>", "<tts_pad>", "<tts_bos>", "<tts_eos>",
+)  # fmt: skip
+WORDS = ("system", "user", "assistant", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
+
+# ChatML with tools, of the form that the Qwen3 models publish.
+CHAT_TEMPLATE = """\
+{%- if tools %}
+{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}
+{{- '# Tools\\n<tools>' }}
+{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+{{- '\\n</tools>\\nCall them as <tool_call>\\n{"name": ..., "arguments": ...}\\n</tool_call><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+{%- if message.role == 'user' %}
+{{- '<|im_start|>user\\n' }}
+{%- if message.content is string %}{{- message.content }}
+{%- else %}
+{%- for part in message.content %}
+{%- if part.type == 'audio' %}{{- '<|audio_start|><|audio_pad|><|audio_end|>' }}{%- else %}{{- part.text }}{%- endif %}
+{%- endfor %}
+{%- endif %}
+{{- '<|im_end|>\\n' }}
+{%- elif message.role == 'assistant' %}
+{{- '<|im_start|>assistant\\n' + message.content }}
+{%- for call in message.tool_calls or [] %}
+{%- if not loop.first or message.content %}{{- '\\n' }}{%- endif %}
+{{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+{{- call.function.arguments | tojson }}{{- '}\\n</tool_call>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- elif message.role == 'tool' %}
+{%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}{{- '<|im_start|>user' }}{%- endif %}
+{{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+{%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """Bytes as tokens, and the control tokens and roles that the template uses."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    made.add_tokens([AddedToken(word, special=False) for word in WORDS])
+    fast = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>")
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def _text(vocabulary: int, layers: int, **more: Any) -> dict[str, Any]:
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [2, 1, 1], "interleaved": True}
+    return dict(
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=64,
+        moe_intermediate_size=32,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_experts=4,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        decoder_sparse_step=1,
+        mlp_only_layers=[],
+        max_position_embeddings=2048,
+        rope_parameters=rope,
+        **more,
+    )
+
+
+def config() -> Qwen3OmniMoeConfig:
+    """The architecture as published, tiny. The talker's vocabulary has to exceed 1024."""
+    ids = tokenizer().get_vocab()
+    shared = {
+        "audio_token_id": ids["<|audio_pad|>"],
+        "image_token_id": ids["<|image_pad|>"],
+        "video_token_id": ids["<|video_pad|>"],
+        "vision_start_token_id": ids["<|vision_start|>"],
+        "audio_start_token_id": ids["<|audio_start|>"],
+    }
+    audio = {
+        "d_model": WIDTH,
+        "output_dim": WIDTH,
+        "downsample_hidden_size": WIDTH,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 32,
+        "num_mel_bins": 16,
+        "n_window": 50,
+        "n_window_infer": 100,
+    }
+    vision = {
+        "depth": 1,
+        "hidden_size": WIDTH,
+        "out_hidden_size": WIDTH,
+        "intermediate_size": 32,
+        "num_heads": 4,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+    }
+    predictor = {
+        "vocab_size": 48,
+        "hidden_size": WIDTH,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_code_groups": 4,
+    }
+    talker = dict(
+        text_config=_text(1088, 2, shared_expert_intermediate_size=32),
+        code_predictor_config=predictor,
+        num_code_groups=4,
+        thinker_hidden_size=WIDTH,
+        accept_hidden_layer=2,
+        spatial_merge_size=2,
+        speaker_id={"ethan": 60, "chelsie": 61},
+        codec_pad_id=1000,
+        codec_bos_id=1001,
+        codec_eos_token_id=1002,
+        codec_nothink_id=1003,
+        codec_think_bos_id=1004,
+        codec_think_eos_id=1005,
+        **shared,
+    )
+    wave = {
+        "codebook_size": 1100,
+        "num_quantizers": 4,
+        "hidden_size": WIDTH,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "decoder_dim": 32,
+        "sliding_window": 8,
+    }
+    return Qwen3OmniMoeConfig(
+        thinker_config=dict(
+            audio_config=audio, vision_config=vision, text_config=_text(288, 4), user_token_id=ids["user"], **shared
+        ),
+        talker_config=talker,
+        code2wav_config=wave,
+        im_start_token_id=ids["<|im_start|>"],
+        im_end_token_id=ids["<|im_end|>"],
+        tts_pad_token_id=ids["<tts_pad>"],
+        tts_bos_token_id=ids["<tts_bos>"],
+        tts_eos_token_id=ids["<tts_eos>"],
+        system_token_id=ids["system"],
+        user_token_id=ids["user"],
+        assistant_token_id=ids["assistant"],
+    )
+
+
+def network(seed: int = 0) -> Qwen3OmniMoeForConditionalGeneration:
+    """Random weights, large enough that words, voice and wave depend on what went before. It writes lower-case letters.
+
+    The generator is of this function alone, so that a seed always makes the same network.
+    """
+    made = Qwen3OmniMoeForConditionalGeneration(config()).eval()
+    made.set_experts_implementation("eager")  # the grouped kernels have no float64
+    chance = torch.Generator().manual_seed(seed)
+    for name, parameter in made.named_parameters():
+        if parameter.dim() > 1:
+            scale = 0.6 if "code2wav.decoder" in name else 1.5
+            deviation = 0.7 if "embed" in name else scale * parameter[0].numel() ** -0.5
+            parameter.data.normal_(0, deviation, generator=chance)
+    written = [*tokenizer().encode("abcdefghijklmnopqrstuvwxyz "), made.config.im_end_token_id]
+    silent = torch.ones(288, dtype=torch.bool)
+    silent[written] = False
+    made.thinker.lm_head.weight.data[silent] = 0
+    return made
+
+
+def extractor() -> WhisperFeatureExtractor:
+    return WhisperFeatureExtractor(feature_size=16, n_samples=480_000)
+
+
+def save(made: Qwen3OmniMoeForConditionalGeneration, folder: Path, *, shard: str = "200KB") -> None:
+    """A folder as the hub has it: sharded weights, tokenizer, template, feature extractor."""
+    made.save_pretrained(folder, max_shard_size=shard)
+    plain = tokenizer()
+    plain.chat_template = None
+    plain.save_pretrained(folder)
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": CHAT_TEMPLATE}), "utf-8")
+    extractor().save_pretrained(folder)

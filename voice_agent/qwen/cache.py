@@ -1,0 +1,114 @@
+"""Keys and values of many requests in one tensor, a row each, in the form that transformers' attention asks for.
+
+A step names the rows that take part and where each of them stands; rows of different lengths share a batch. What a
+row holds beyond its own length is masked, so that a row gives the same whoever was there before or sits beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class SlotCache:
+    """Keys and values: [layers, rows, heads, length, head_dim]. Rows are cut by stepping from an earlier position."""
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        rows: int,
+        heads: int,
+        length: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.length = length
+        self.keys = torch.zeros(layers, rows, heads, length, head_dim, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+
+    def step(self, rows: Sequence[int], starts: Sequence[int], count: int) -> CacheStep:
+        """The cache of one forward: `count` new positions for each of `rows`, from its own `starts` on."""
+        return CacheStep(self, rows, starts, count)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Give `target` the first `length` positions of `source`."""
+        for store in (self.keys, self.values):
+            store[:, target, :, :length] = store[:, source, :, :length]
+
+
+class CacheStep:
+    """What a transformers model takes as `cache`, `position_ids` and `attention_mask` of one forward.
+
+    positions: int64[B, N]. mask: bool[B, 1, N, K], True where a query may look.
+    """
+
+    def __init__(self, cache: SlotCache, rows: Sequence[int], starts: Sequence[int], count: int) -> None:
+        longest = max(starts) + count
+        if longest > cache.length:
+            raise ValueError(f"expected at most {cache.length} positions a row, got {longest}")
+        device = cache.keys.device
+        self._cache, self._longest = cache, longest
+        self._rows = torch.tensor(rows, device=device)
+        self.positions = torch.tensor(starts, device=device).unsqueeze(1) + torch.arange(count, device=device)
+        self.mask = (torch.arange(longest, device=device) <= self.positions.unsqueeze(-1)).unsqueeze(1)
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, **_: Any) -> tuple[Tensor, Tensor]:
+        """Store the new keys and values ([B, heads, N, head_dim]); gives all that the rows hold so far."""
+        kept = []
+        for store, new in ((self._cache.keys[layer], keys), (self._cache.values[layer], values)):
+            store[self._rows.unsqueeze(1), :, self.positions] = new.transpose(1, 2)
+            kept.append(store[self._rows, :, : self._longest])
+        return kept[0], kept[1]
+
+
+class WindowCache:
+    """The last `window - 1` positions of each row, for attention over a sliding window that includes the query.
+
+    Keys and values: [layers, rows, heads, window - 1, head_dim], newest last.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        rows: int,
+        heads: int,
+        window: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.window = window
+        self.keys = torch.zeros(layers, rows, heads, window - 1, head_dim, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+
+    def step(self, rows: Sequence[int], starts: Sequence[int], count: int) -> WindowStep:
+        return WindowStep(self, rows, starts, count)
+
+
+class WindowStep:
+    """As `CacheStep`; K is `window - 1 + N`."""
+
+    def __init__(self, cache: WindowCache, rows: Sequence[int], starts: Sequence[int], count: int) -> None:
+        device = cache.keys.device
+        self._cache = cache
+        self._rows = torch.tensor(rows, device=device)
+        first = torch.tensor(starts, device=device).unsqueeze(1)
+        self.positions = first + torch.arange(count, device=device)
+        held = first + torch.arange(1 - cache.window, count, device=device)  # the position of each key: [B, K]
+        distance = self.positions.unsqueeze(-1) - held.unsqueeze(1)
+        self.mask = ((held >= 0).unsqueeze(1) & (distance >= 0) & (distance < cache.window)).unsqueeze(1)
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, **_: Any) -> tuple[Tensor, Tensor]:
+        """Append the new keys and values; gives them with those of the window before them."""
+        kept = []
+        for store, new in ((self._cache.keys[layer], keys), (self._cache.values[layer], values)):
+            joined = torch.cat([store[self._rows], new], dim=2)
+            store[self._rows] = joined[:, :, -(self._cache.window - 1) :]
+            kept.append(joined)
+        return kept[0], kept[1]

@@ -1,0 +1,96 @@
+"""Qwen3-Omni as one model: thinker, talker and codec of one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
+
+from voice_agent.qwen.codec import QwenCodec
+from voice_agent.qwen.prompt import CALL_OPEN, Template
+from voice_agent.qwen.sampling import Sampling
+from voice_agent.qwen.talker import PREDICTOR_SAMPLING, TALKER_SAMPLING, QwenTalker
+from voice_agent.qwen.thinker import QwenThinker
+
+__all__ = ["QwenConfig", "QwenOmni"]
+
+
+class QwenConfig(BaseModel):
+    """listen: the model hears recordings itself; else it reads the recogniser's text. voice: empty: the model's own.
+
+    max_length: tokens of a dialogue that the thinker holds. max_reply: tokens of a reply. max_frames: of its voice,
+    12.5 a second. kept: dialogues held between turns; null: as many as slots. greedy: no sampling anywhere, for tests.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    listen: bool = False
+    voice: str = ""
+    max_length: int = Field(8192, ge=256)
+    max_reply: int = Field(512, ge=2)
+    max_frames: int = Field(1500, ge=1)
+    prefill: int = Field(512, ge=1)
+    kept: int | None = Field(None, ge=0)
+    greedy: bool = False
+
+
+@dataclass
+class QwenOmni:
+    """The three parts."""
+
+    thinker: QwenThinker
+    talker: QwenTalker
+    codec: QwenCodec
+    name: str
+
+    @classmethod
+    def of(
+        cls,
+        network: Qwen3OmniMoeForConditionalGeneration,
+        template: Template,
+        extractor: WhisperFeatureExtractor | None,
+        *,
+        slots: int,
+        config: QwenConfig = QwenConfig(),  # noqa: B008
+        name: str = "qwen3-omni",
+    ) -> QwenOmni:
+        """Serve a loaded network. Raises ValueError for a voice it does not have."""
+        ids = network.config
+        greedy = Sampling(greedy=True)
+        thinker = QwenThinker(
+            network.thinker,
+            template,
+            slots,
+            user_token_id=ids.user_token_id,
+            im_start_token_id=ids.im_start_token_id,
+            accept_layer=ids.talker_config.accept_hidden_layer,
+            extractor=extractor,
+            listen=config.listen,
+            kept=config.kept,
+            max_reply=config.max_reply,
+            max_length=config.max_length,
+            prefill=config.prefill,
+        )
+        marks = torch.tensor([ids.tts_bos_token_id, ids.tts_eos_token_id, ids.tts_pad_token_id])
+        embeddings = network.thinker.get_input_embeddings()
+        talker = QwenTalker(
+            network.talker,
+            embeddings(marks.to(embeddings.weight.device)),
+            slots,
+            voice=config.voice,
+            sampling=Sampling(greedy=True, repetition_penalty=1.05) if config.greedy else TALKER_SAMPLING,
+            predictor_sampling=greedy if config.greedy else PREDICTOR_SAMPLING,
+            max_frames=config.max_frames,
+            # Whatever prompt the thinker holds, the talker has room for it.
+            max_length=config.max_length + config.max_frames + 16,
+        )
+        return cls(thinker, talker, QwenCodec(network.code2wav, slots), name)
+
+    def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises ValueError if there are tools and the tokenizer cannot write calls."""
+        if tools and not self.thinker.template.takes_tools:
+            raise ValueError(f"expected a tokenizer that has {CALL_OPEN!r}, to call {', '.join(tools)}, got none")
