@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
@@ -14,14 +14,19 @@ from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCa
 from voice_agent.engine.reply import Reply
 from voice_agent.engine.stage import Receipt
 from voice_agent.engine.stages import Pcm
+from voice_agent.realtime.response import ResponseEvents
+from voice_agent.wire import server as events
+from voice_agent.wire.client import ResponseOptions
+from voice_agent.wire.items import Cancelled, Failed, FailureCause
 
 if TYPE_CHECKING:
     from voice_agent.session import Session, Utterance
 
 log = logging.getLogger(__name__)
 
-
 ENGLISH_WORDS = 3
+CLIENT_TOOL_S = 60.0
+"""How long a client may take to run its tools; the reply holds its slot until then."""
 
 
 def _written_in(text: str, recognised: Language | None) -> Language | None:
@@ -38,32 +43,54 @@ class Turn:
     """One reply and its cancel scope. It lives in the session's task group; it is also the reply's listener.
 
     The order of an early end is fixed by the session: the speaker is flushed first, in the same tick; then `stop`
-    aborts every stage in parallel; then the client is told, and the receipts follow.
+    aborts every stage in parallel; then the client is told, and the receipts follow. `told` is the response that its
+    client sees. Tools that the client runs end that response, and the reply rests until the client asks for the next.
     """
 
     def __init__(
-        self, session: Session, turn_id: str, epoch: int, sources: list[Utterance], last_voiced_at: float
+        self,
+        session: Session,
+        turn_id: str,
+        epoch: int,
+        sources: list[Utterance],
+        last_voiced_at: float,
+        options: ResponseOptions,
     ) -> None:
         self.session, self.id, self.epoch, self.sources = session, turn_id, epoch, sources
-        self.item_id, self.response_id = session.new_id("item"), session.new_id("resp")
         self.language: Language = session.call.language
         self.text = ""
         self.reply: Reply | None = None
+        self._options = options
+        self._spoken = "audio" in (options.output_modalities or session.settings.modalities)
+        self.told = self._new_response(options)
         self._scope = anyio.CancelScope()
         self._last_voiced_at = last_voiced_at
         self._committed_at = self._progress_at = time.perf_counter()
         self._heard_words_at = 0.0
         self._in_history = False
         self._used_tools = False
-        self._told_created = self._told_done = False
-        self._generated = self._started = False
-        self._tools_running = 0
+        self._started = False
         self._told_heard = -1
+        self._text_before = 0
+        self._calls: tuple[ToolCall, ...] = ()
+        self._results: dict[str, Any] = {}
+        self._client_calls: frozenset[str] = frozenset()
+        self._called_at = 0.0
+        self._asked: ResponseOptions | None = None
+
+    def _new_response(self, options: ResponseOptions) -> ResponseEvents:
+        item_id = self.session.new_id("item")
+        return ResponseEvents(self.session, item_id, spoken=self._spoken, metadata=options.metadata)
 
     @property
     def leaves_no_trace(self) -> bool:
         """Nothing of it was heard and no tool was called: its words are joined to what the caller says next."""
         return not self._in_history and not self._used_tools
+
+    @property
+    def awaits_outputs(self) -> bool:
+        """Tools that the client runs have been called, and it has not asked for the response to their outputs."""
+        return bool(self._client_calls) and self._asked is None
 
     async def run(self) -> None:
         """Wait for the words and start the reply. What goes wrong ends this turn, never the call."""
@@ -81,43 +108,47 @@ class Turn:
     def _answer(self) -> None:
         session = self.session
         spoken = [source for source in self.sources if source.text]
-        last = self.sources[-1]
-        if last.stream is not None:
-            shown = session.conversation.put_item(last.item_id, "user", last.text, kind="input_audio")
-            session.send({"type": "conversation.item.added", "item": shown})
-            kind = "conversation.item.input_audio_transcription.completed"
-            session.send({"type": kind, "item_id": last.item_id, "content_index": 0, "transcript": last.text})
-            session.send({"type": "conversation.item.done", "item": shown})
         if not spoken:
             session.ended(self)
             return
-        self.language = session.language or _written_in(spoken[-1].text, spoken[-1].language) or session.call.language
+        settings = session.settings
+        self.language = settings.language or _written_in(spoken[-1].text, spoken[-1].language) or session.call.language
         session.call.language = self.language
-        self.text = ("" if self.language == "zh" else " ").join(source.text for source in spoken)
+        self.text = self._joint.join(source.text for source in spoken)
+        asked = self._options.instructions
+        instructions = settings.instructions if asked is None else asked
         request = ThinkRequest(
             messages=(*session.conversation.messages, Message("user", self.text)),
             language=self.language,
-            instructions=session.runtime.agent.instructions,
-            tools=session.runtime.schemas,
+            instructions="\n".join([instructions, *session.notes.values()]),
+            tools=settings.tools,
         )
         self._progress_at = time.perf_counter()
-        self.reply = session.runtime.engine.reply(request, self)
-        self._tell_created()
+        self.reply = session.runtime.engine.reply(request, self, speak=self._spoken)
+        self.told.created()
 
     # The reply's listener, on the event loop.
 
     def on_text(self, text: str) -> None:
         self._progress_at = time.perf_counter()
-        where = {"response_id": self.response_id, "item_id": self.item_id, "output_index": 0, "content_index": 0}
-        self.session.send({"type": "response.output_audio_transcript.delta", **where, "delta": text})
+        self.told.delta(text)
 
     def on_calls(self, calls: Sequence[ToolCall]) -> None:
-        self._progress_at = time.perf_counter()
+        self._progress_at = self._called_at = time.perf_counter()
         self._used_tools = True
         self._enter_history()
-        self._tools_running += 1
-        # A task of the call's, not in the turn's scope: a tool that has begun is finished and remembered.
-        self.session.spawn(self._run_tools(tuple(calls)))
+        theirs = self.session.settings.client_tools
+        for_client = [call for call in calls if call.name in theirs]
+        for_server = [call for call in calls if call.name not in theirs]
+        self._calls, self._results, self._asked = tuple(calls), {}, None
+        self._client_calls = frozenset(call.call_id for call in for_client)
+        if for_client:
+            self.session.await_outputs(for_client)
+            self.told.function_calls(for_client, self._words())
+            self.told.done("completed", self._words())
+        if for_server:
+            # A task of the call's, not in the turn's scope: a tool that has begun is finished and remembered.
+            self.session.spawn(self._run_tools(for_server))
 
     async def _run_tools(self, calls: Sequence[ToolCall]) -> None:
         session, results = self.session, []
@@ -125,14 +156,39 @@ class Turn:
             for call in calls:
                 result = await session.runtime.agent.run_tool(session.call, call.name, call.arguments)
                 results.append((call, result))
-                told = {"turn_id": self.id, "name": call.name, "arguments": dict(call.arguments), "result": result}
-                session.send({"type": "agent.tool.called", **told})
+                arguments = dict(call.arguments)
+                told = events.AgentToolCalled(turn_id=self.id, name=call.name, arguments=arguments, result=result)
+                session.tell(told)
             session.conversation.add_tools(results)
         session.show_state()
-        self._tools_running -= 1
+        for call, result in results:
+            self._results[call.call_id] = result
+        self._go_on()
+
+    def take_output(self, call_id: str, result: Any) -> None:
+        """What the client's tool gave."""
+        if call_id in self._client_calls:
+            self._results[call_id] = result
+            self._go_on()
+
+    def ask(self, options: ResponseOptions) -> None:
+        """The client wants the response to its outputs; it begins when they are all there."""
+        self._asked = options
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Let the thinker read the results, once there are all of them and the client has asked for it."""
         self._progress_at = time.perf_counter()
-        if self.reply is not None and session.turn is self:
-            self.reply.resume(results)
+        waiting = len(self._results) < len(self._calls) or self.awaits_outputs
+        if waiting or self.reply is None or self.session.turn is not self:
+            return
+        if self._asked is not None:
+            self._text_before = len(self.reply.text)
+            self.told = self._new_response(self._asked)
+            self.told.created()
+        results = [(call, self._results[call.call_id]) for call in self._calls]
+        self._calls, self._client_calls = (), frozenset()
+        self.reply.resume(results)
 
     def on_pcm(self, pcm: Pcm, last: bool) -> None:
         self._progress_at = time.perf_counter()
@@ -143,11 +199,14 @@ class Turn:
             speaker.end(self.epoch)
 
     def on_text_done(self) -> None:
-        assert self.reply is not None
-        self._generated = True
-        where = {"response_id": self.response_id, "item_id": self.item_id, "output_index": 0, "content_index": 0}
-        self.session.send({"type": "response.output_audio_transcript.done", **where, "transcript": self.reply.text})
-        self._tell_done("completed")
+        """All words are there. Where audio travels in events the response is over only after the last of them."""
+        self.told.words_done(self._words())
+        if not self._spoken:
+            self._keep(0)
+            self.told.done("completed", self._words())
+            self.session.ended(self)
+        elif not self.session.speaker.as_events:
+            self.told.done("completed", self._words())
 
     def on_failed(self, stage: str, error: BaseException) -> None:
         """A stage failed: say so to the client, and to the caller by a notice."""
@@ -156,10 +215,13 @@ class Turn:
             return
         log.error("call %s: stage %s failed: %s", session.call_id, stage, error)
         heard = session.renew_epoch()
-        session.send({"type": "agent.stage.failed", "stage": stage, "message": "this reply could not be made"})
+        session.tell(events.AgentStageFailed(stage=stage, message="this reply could not be made"))
+        words = self._words()
         session.spawn(self.report(self.stop(heard), time.perf_counter()))
-        self._tell_done("failed", {"type": "failed", "error": {"type": "server_error", "code": f"{stage}_failed"}})
+        if self.reply is not None:
+            self.told.done("failed", words, Failed(error=FailureCause(code=f"{stage}_failed")))
         self.reply, self.epoch = None, session.epoch
+        self._calls, self._client_calls = (), frozenset()
         notice = session.runtime.notice(self.language)
         session.speaker.write(self.epoch, notice)
         session.speaker.end(self.epoch)
@@ -170,7 +232,7 @@ class Turn:
         """The first audible packet went out: publish the latency break-down."""
         self._started = True
         session, now = self.session, time.perf_counter()
-        session.send({"type": "output_audio_buffer.started", "response_id": self.response_id})
+        session.tell(events.OutputStarted(response_id=self.told.id))
         if self.reply is None or not self._last_voiced_at:
             return
         marks = self.reply.marks
@@ -181,20 +243,19 @@ class Turn:
             ("talker_first_frame_ms", marks.first_token, marks.first_frame),
             ("codec_first_chunk_ms", marks.first_frame, marks.first_chunk),
             ("first_rtp_ms", marks.first_chunk, now),
+            ("v2v_ms", self._last_voiced_at, now),
         )
         told = {name: round(1000 * (end - start), 1) for name, start, end in steps}
-        told["v2v_ms"] = round(1000 * (now - self._last_voiced_at), 1)
-        session.send({"type": "agent.turn.latency", "turn_id": self.id, **told})
+        session.tell(events.AgentLatency(turn_id=self.id, **told))
 
     def on_drained(self, samples: int) -> None:
         """Everything was said."""
         session = self.session
-        session.send({"type": "output_audio_buffer.stopped", "response_id": self.response_id})
         if self.reply is not None:
             self._tell_heard(samples, self.reply.text)
-            self._enter_history()
-            session.conversation.add(Message("assistant", self.reply.text))
-            session.conversation.put_item(self.item_id, "assistant", self.reply.text, kind="output_audio")
+            self._keep(samples)
+            self.told.done("completed", self._words())
+        session.tell(events.OutputStopped(response_id=self.told.id))
         session.ended(self)
 
     def tick(self, samples: int, *, tell: bool) -> None:
@@ -204,16 +265,21 @@ class Turn:
         self.reply.played(samples)
         if tell and self._started:
             self._tell_heard(samples, self.reply.heard_text(samples))
+        now = time.perf_counter()
+        if self._calls:
+            if self._client_calls and now - self._called_at > CLIENT_TOOL_S:
+                text = f"expected the outputs of {sorted(self._client_calls)} within {CLIENT_TOOL_S:.0f} s, got none"
+                self.on_failed("tool", TimeoutError(text))
+            return
         stall_s = self.session.runtime.config.stall_ms / 1000
-        idle = self.session.speaker.queued_ms == 0 and not self._tools_running
-        if idle and time.perf_counter() - self._progress_at > stall_s:
+        if self.session.speaker.queued_ms == 0 and now - self._progress_at > stall_s:
             self.on_failed("engine", TimeoutError(f"expected progress within {stall_s:.1f} s, got none"))
 
     def _tell_heard(self, samples: int, text: str) -> None:
         if samples != self._told_heard:
             self._told_heard = samples
-            told = {"turn_id": self.id, "item_id": self.item_id, "samples": samples, "text": text}
-            self.session.send({"type": "agent.playout.heard", **told})
+            told = events.AgentHeard(turn_id=self.id, item_id=self.told.item_id, samples=samples, text=text)
+            self.session.tell(told)
 
     # The early end.
 
@@ -224,99 +290,54 @@ class Turn:
             done: asyncio.Future[list[Receipt]] = asyncio.get_running_loop().create_future()
             done.set_result([])
             return done
-        heard = self.reply.heard_text(heard_samples)
-        if heard:
-            self._enter_history()
-            self.session.conversation.add(Message("assistant", heard))
+        if self._heard(heard_samples):
+            self._keep(heard_samples)
         return self.reply.abort(heard_samples)
 
-    def tell_cancelled(self, reason: str, heard_samples: int) -> None:
+    def tell_cancelled(self, reason: Literal["turn_detected", "client_cancelled"], heard_samples: int) -> None:
         """The client's events, in the order that its clients rely on."""
-        session = self.session
         if self.reply is None:
             return
         if self._started:
-            session.send({"type": "output_audio_buffer.cleared", "response_id": self.response_id})
-        self._tell_done("cancelled", {"type": "cancelled", "reason": reason})
-        heard = self.reply.heard_text(heard_samples)
-        session.conversation.put_item(self.item_id, "assistant", heard, kind="output_audio", status="incomplete")
-        cut_ms = 1000 * heard_samples // session.runtime.engine.sample_rate
-        where = {"item_id": self.item_id, "content_index": 0, "audio_end_ms": cut_ms}
-        session.send({"type": "conversation.item.truncated", **where, "agent": {"text": heard}})
+            self.session.tell(events.OutputCleared(response_id=self.told.id))
+        self.told.done("cancelled", self._words(), Cancelled(reason=reason))
+        if self.told.has_message and self._spoken:
+            self.session.tell_truncated(self.told.item_id, heard_samples, self._heard(heard_samples))
 
     async def report(self, receipts: asyncio.Future[list[Receipt]], since: float) -> None:
         """Publish the receipts of an abort once every stage has given its own."""
         with anyio.fail_after(10):
             told = await receipts
-        self.session.send(
-            {
-                "type": "agent.turn.receipts",
-                "turn_id": self.id,
-                "ms": round(1000 * (time.perf_counter() - since), 2),
-                "receipts": [{"stage": r.stage, "ms": round(r.ms, 2), "wasted": r.wasted} for r in told],
-            }
-        )
+        given = [events.StageReceipt(stage=r.stage, ms=round(r.ms, 2), wasted=r.wasted) for r in told]
+        ms = round(1000 * (time.perf_counter() - since), 2)
+        self.session.tell(events.AgentReceipts(turn_id=self.id, ms=ms, receipts=given))
 
     # Small things.
+
+    @property
+    def _joint(self) -> str:
+        return "" if self.language == "zh" else " "
+
+    def _words(self) -> str:
+        """The words of the response's message so far."""
+        return self.reply.text[self._text_before :] if self.reply is not None else ""
+
+    def _heard(self, samples: int) -> str:
+        """Those of them that were heard; what is written is read at once."""
+        if self.reply is None:
+            return ""
+        return self.reply.heard_text(samples)[self._text_before :] if self._spoken else self._words()
+
+    def _keep(self, samples: int) -> None:
+        """The reply enters the history as far as it was heard."""
+        assert self.reply is not None
+        self._enter_history()
+        self.session.conversation.add_heard(self.told.item_id, self._heard(samples))
+        if self._spoken:
+            self.session.remember_reply(self.told.item_id, self.reply, samples)
 
     def _enter_history(self) -> None:
         if not self._in_history and self.text:
             self._in_history = True
-            self.session.conversation.add(Message("user", self.text))
-
-    def _tell_created(self) -> None:
-        session = self.session
-        item = session.conversation.put_item(self.item_id, "assistant", None, kind="output_audio", status="in_progress")
-        self._told_created = True
-        where = {"response_id": self.response_id, "output_index": 0}
-        session.send({"type": "response.created", "response": self._response("in_progress")})
-        session.send({"type": "response.output_item.added", **where, "item": {**item, "content": []}})
-        session.send({"type": "conversation.item.added", "item": item})
-        part = {"type": "audio", "transcript": ""}
-        session.send(
-            {
-                "type": "response.content_part.added",
-                **where,
-                "item_id": self.item_id,
-                "content_index": 0,
-                "part": part,
-            }
-        )
-
-    def _tell_done(self, status: str, details: dict[str, Any] | None = None) -> None:
-        if self._told_done or not self._told_created:
-            return
-        self._told_done = True
-        session = self.session
-        text = self.reply.text if self.reply is not None else ""
-        item = session.conversation.put_item(
-            self.item_id,
-            "assistant",
-            text,
-            kind="output_audio",
-            status="completed" if status == "completed" else "incomplete",
-        )
-        where = {"response_id": self.response_id, "output_index": 0}
-        part = {"type": "audio", "transcript": text}
-        session.send(
-            {
-                "type": "response.content_part.done",
-                **where,
-                "item_id": self.item_id,
-                "content_index": 0,
-                "part": part,
-            }
-        )
-        session.send({"type": "response.output_item.done", **where, "item": item})
-        session.send({"type": "response.done", "response": self._response(status, details, [item])})
-
-    def _response(
-        self, status: str, details: dict[str, Any] | None = None, output: list[dict[str, Any]] | None = None
-    ) -> dict[str, Any]:
-        return {
-            "id": self.response_id,
-            "object": "realtime.response",
-            "status": status,
-            "status_details": details,
-            "output": output or [],
-        }
+            spoken = {source.item_id: source.text for source in self.sources if source.text}
+            self.session.conversation.add_user(spoken, self._joint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -314,17 +315,9 @@ class Call:
         self._outbox.open(channel)
 
     def _on_message(self, message: str | bytes) -> None:
-        if len(message) > self._config.max_event_bytes:
-            text = f"expected an event of at most {self._config.max_event_bytes} bytes, got {len(message)}"
-            self._outbox.send(error_event("invalid_request_error", "event_too_large", text))
-            return
-        try:
-            event = json.loads(message)
-        except ValueError:
-            event = None
-        if not isinstance(event, dict) or not isinstance(event.get("type"), str):
-            text = "expected a JSON object with a string 'type', got something else"
-            self._outbox.send(error_event("invalid_request_error", "invalid_event", text))
+        event = parse_event(message, self._config.max_event_bytes)
+        if event["type"] == "error":
+            self._outbox.send(event)
         elif self._session is None:
             self._early_events.append(event)
         else:
@@ -337,6 +330,22 @@ def opus_alone() -> list[RTCRtpCodecCapability]:
     return [codec for codec in capabilities.codecs if codec.mimeType == "audio/opus"] if capabilities else []
 
 
-def error_event(kind: str, code: str, message: str) -> dict[str, Any]:
-    """An `error` event of the realtime protocol."""
-    return {"type": "error", "error": {"type": kind, "code": code, "message": message, "param": None, "event_id": None}}
+def parse_event(message: str | bytes, max_bytes: int) -> dict[str, Any]:
+    """A client's message as an event, with a string `type`; or the `error` event that answers what is none."""
+    if len(message) > max_bytes:
+        text = f"expected an event of at most {max_bytes} bytes, got {len(message)}"
+        return error_event("invalid_request_error", "event_too_large", text)
+    try:
+        event = json.loads(message)
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("type"), str) or event["type"] == "error":
+        text = "expected a JSON object with a string 'type' of a client event, got something else"
+        return error_event("invalid_request_error", "invalid_event", text)
+    return event
+
+
+def error_event(kind: str, code: str, message: str, event_id: str | None = None) -> dict[str, Any]:
+    """An `error` event of the realtime protocol. `event_id`: of the client's event that it answers."""
+    error = {"type": kind, "code": code, "message": message, "param": None, "event_id": event_id}
+    return {"type": "error", "event_id": f"event_{uuid.uuid4().hex}", "error": error}

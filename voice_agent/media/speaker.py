@@ -58,6 +58,8 @@ class Speaker(MediaStreamTrack):
     """
 
     kind = "audio"
+    as_events = False
+    """Whether the audio reaches the client as events of the protocol, and not as a stream beside them."""
 
     def __init__(
         self,
