@@ -32,6 +32,10 @@ def heard(recognizer: Recognizer, name: str, language: str | None, prompt: str =
     return recognizer.transcribe(pcm, language, prompt)  # type: ignore[arg-type]
 
 
+def draft(text: str, logprob: float, no_speech: float = 0.1, looped: bool = False) -> _Draft:
+    return _Draft(text, logprob, no_speech, looped)
+
+
 def errors(expected: str, got: str) -> float:
     """Edit distance of the letters, as a share of the expected ones."""
     one, other = (re.sub(r"\W", "", text).lower() for text in (expected, got))
@@ -76,26 +80,61 @@ def test_the_language_is_detected_and_the_prompt_is_of_that_language(
     assert words in transcript.text.lower()
 
 
-def test_where_the_audio_does_not_tell_the_likely_language_is_taken(
-    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("zh", "en", "likely", "order"),
+    [
+        (0.99, 0.001, "en", ["zh"]),
+        (0.02, 0.93, "zh", ["en"]),
+        (0.51, 0.05, "en", ["zh"]),
+        (0.57, 0.23, "zh", ["zh", "en"]),
+        (0.00, 0.10, "zh", ["en", "zh"]),
+        (0.10, 0.16, "zh", ["zh", "en"]),
+        (0.10, 0.16, "en", ["en", "zh"]),
+        (0.20, 0.08, "en", ["zh", "en"]),
+    ],
+)
+def test_a_language_is_taken_at_once_where_it_is_clear_and_both_are_tried_where_it_is_not(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, zh: float, en: float, likely: str, order: list[str]
 ) -> None:
     class Fixed:
-        def __init__(self, zh: float, en: float) -> None:
-            self.found = [("<|zh|>", zh), ("<|en|>", en), ("<|ja|>", 1 - zh - en)]
-
         def detect_language(self, encoded: object) -> list[list[tuple[str, float]]]:
-            return [self.found]
+            return [[("<|ja|>", 1 - zh - en), ("<|zh|>", zh), ("<|en|>", en)]]
 
-    for zh, en, likely, expected in [
-        (0.10, 0.16, "zh", "zh"),
-        (0.01, 0.13, "zh", "zh"),
-        (0.10, 0.16, "en", "en"),
-        (0.50, 0.40, "en", "en"),
-        (0.80, 0.12, "en", "zh"),
-        (0.02, 0.93, "zh", "en"),
-    ]:
-        monkeypatch.setattr(recognizer, "_model", Fixed(zh, en))
-        assert recognizer._detect(None, likely) == expected  # type: ignore[arg-type]
+    monkeypatch.setattr(recognizer, "_model", Fixed())
+    assert list(recognizer._detect(None, likely)) == order  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("zh", "en", "weights", "language", "tried"),
+    [
+        (draft("一杯", -0.3), draft("one taro tea", -0.4), (-0.1, -4.0), "zh", ["zh"]),
+        (draft("一杯", -0.4, looped=True), draft("one taro tea", -0.4), (-1.4, -1.6), "en", ["zh", "en"]),
+        (draft("一杯", -0.6, looped=True), draft("one taro tea", -0.7), (-1.4, -1.6), "en", ["zh", "en"]),
+        (draft("芋圆那杯", -0.7), draft("you yen nabe", -1.5), (-4.0, -1.0), "zh", ["en", "zh"]),
+        (draft("声喽请", -0.9), draft("seem again please", -1.1), (-5.0, -1.0), "en", ["en", "zh"]),
+    ],
+)
+def test_a_doubtful_language_is_that_of_the_likelier_text(
+    recognizer: Recognizer,
+    monkeypatch: pytest.MonkeyPatch,
+    zh: _Draft,
+    en: _Draft,
+    weights: tuple[float, float],
+    language: str,
+    tried: list[str],
+) -> None:
+    decoded: list[str] = []
+
+    def decode(encoded: object, language: str, prompt: str, seconds: float, voiced: float) -> _Draft:
+        assert prompt == {"zh": "奶茶", "en": "tea"}[language]
+        decoded.append(language)
+        return {"zh": zh, "en": en}[language]
+
+    monkeypatch.setattr(recognizer, "_decode", decode)
+    languages = dict(sorted(zip(("zh", "en"), weights, strict=True), key=lambda entry: -entry[1]))
+    got, chosen = recognizer._first_look(None, languages, {"zh": "奶茶", "en": "tea"}, 2.0, 1.5)  # type: ignore[arg-type]
+    assert (got, chosen) == (language, {"zh": zh, "en": en}[language])
+    assert decoded == tried
 
 
 def test_traditional_script_comes_out_simplified(recognizer: Recognizer) -> None:
@@ -170,10 +209,6 @@ def test_spoken_length_and_sound() -> None:
     assert _tidy(" 《语音》 ok\ufffd ") == "语音 ok"
     loud = np.concatenate([np.zeros(8000), np.ones(8000), np.full(8000, 1e-3)]).astype(np.float32)
     assert _voiced_seconds(loud, -60) == pytest.approx(0.5)
-
-
-def draft(text: str, logprob: float, no_speech: float = 0.1, looped: bool = False) -> _Draft:
-    return _Draft(text, logprob, no_speech, looped)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,16 @@ Whisper also writes sentences for sounds that are no speech, and with a prompt i
 it wrote is believed as it stands only while its own likelihood is high. Otherwise the same audio is decoded a
 second time without the prompt: words that only the prompt can explain are not believed. Short words are unlikely by
 nature, and Whisper repeats them; they are believed where Silero VAD is certain of a voice.
+
+The first token that Whisper writes is the language, of a hundred. An accent moves it to a third one: a Japanese
+speaker's English is Japanese or Latin to it. Only a language that has most of the probability is therefore taken at
+once. Otherwise the likelier of Chinese and English is decoded first, and the other one too unless the first is very
+likely; the likelier text decides.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -66,6 +72,13 @@ class RecognizerConfig(BaseModel):
     """Less likely than this without the prompt: not believed."""
     voice_logprob: float = -2.5
     """As `doubtful_logprob`, where the audio is certainly a voice."""
+    clear_language: float = Field(default=0.5, gt=0, lt=1)
+    """A language at least this probable, and `clear_odds` times as probable as the other, is taken without a doubt."""
+    clear_odds: float = Field(default=8.0, ge=1)
+    likely_odds: float = Field(default=2.0, ge=1)
+    """How many times as probable the language that is expected counts, where it is in doubt."""
+    language_weight: float = Field(default=0.1, ge=0)
+    """Of a doubtful language's log probability beside the mean one of a text's tokens."""
     short_ms: int = Field(default=600, ge=0)
     """Speech shorter than this is always looked at without the prompt too."""
     no_speech: float = Field(default=0.6, gt=0, le=1)
@@ -143,7 +156,7 @@ class Recognizer:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
         `prompt`: words that are likely, in the script and style that the text should have, or such words by
-        language. `likely`: the language where `language` is None and the audio does not tell.
+        language. `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -155,9 +168,10 @@ class Recognizer:
         if voiced == 0.0:
             return Transcript("", language or likely, seconds, "quiet")
         encoded = self._encode(pcm)
-        spoken: Language = language or self._detect(encoded, likely)
-        words = prompt if isinstance(prompt, str) else prompt.get(spoken, "")
-        draft = prompted = plain = self._decode(encoded, spoken, words, seconds, voiced)
+        languages = {language: 0.0} if language else self._detect(encoded, likely)
+        spoken, draft = self._first_look(encoded, languages, prompt, seconds, voiced)
+        prompted = plain = draft
+        words = _words(prompt, spoken)
         verdict = first = self._judge(draft, voiced, prompted=bool(words))
         if words and (verdict != "accepted" or voiced * 1000 < self.config.short_ms):
             plain = self._decode(encoded, spoken, "", seconds, voiced)
@@ -198,12 +212,37 @@ class Recognizer:
         mel = self._features(padded, padding=0)[None, :, :frames]
         return self._model.encode(self._storage.from_array(np.ascontiguousarray(mel, np.float32)))
 
-    def _detect(self, encoded: Any, likely: Language) -> Language:
+    def _detect(self, encoded: Any, likely: Language) -> dict[Language, float]:
+        """The languages that it can be, the likeliest first, with log probabilities; one alone where that is clear."""
+        config = self.config
         found = dict(self._model.detect_language(encoded)[0])
         zh, en = found["<|zh|>"], found["<|en|>"]
-        if zh + en < 0.3 or max(zh, en) < 2 * min(zh, en):
-            return likely
-        return "en" if en > zh else "zh"
+        heard: Language = "en" if en > zh else "zh"
+        if max(zh, en) >= max(config.clear_language, config.clear_odds * min(zh, en)):
+            return {heard: 0.0}
+        weights: dict[Language, float] = {"zh": math.log(max(zh, 1e-6)), "en": math.log(max(en, 1e-6))}
+        weights[likely] += math.log(config.likely_odds)
+        return dict(sorted(weights.items(), key=lambda item: -item[1]))
+
+    def _first_look(
+        self, encoded: Any, languages: Mapping[Language, float], prompt: Prompt, seconds: float, voiced: float
+    ) -> tuple[Language, _Draft]:
+        """The language and the draft under its prompt: the first that is sure, or else the likeliest."""
+        config = self.config
+        drafts: list[tuple[Language, _Draft]] = []
+        for language in languages:
+            words = _words(prompt, language)
+            draft = self._decode(encoded, language, words, seconds, voiced)
+            drafts.append((language, draft))
+            accepted = self._judge(draft, voiced, prompted=bool(words)) == "accepted"
+            if accepted and not draft.looped and draft.avg_logprob >= config.sure_logprob:
+                return language, draft
+
+        def score(entry: tuple[Language, _Draft]) -> float:
+            language, draft = entry
+            return draft.avg_logprob - draft.looped + config.language_weight * languages[language]
+
+        return max(drafts, key=score)
 
     def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float, voiced: float) -> _Draft:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
@@ -269,6 +308,10 @@ class Recognizer:
             return (prompted, "accepted") if clear else (plain, verdict)
         alike = not self._babble(prompted, plain, voiced) and _sounds_like(prompted.text, plain.text)
         return (prompted if verdict == "accepted" and alike else plain), verdict
+
+
+def _words(prompt: Prompt, language: Language) -> str:
+    return prompt if isinstance(prompt, str) else prompt.get(language, "")
 
 
 def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
