@@ -116,12 +116,12 @@ def with_options(words: Sequence[str]) -> str:
     return "and ".join([", ".join(plain[:-1]) + " ", plain[-1]]) if len(plain) > 1 else plain[0]
 
 
-def item(rng: random.Random, it: Item) -> str:
+def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) -> str:
     n = it.get("quantity", 1)
     name = it.get("name") or named(rng, it["drink"], n)
     options = said_options(it)
     rng.shuffle(options)
-    cut = rng.choice([0, len(options), rng.randint(0, len(options))])
+    cut = min(manner[1], len(options)) if manner else rng.choice([0, len(options), rng.randint(0, len(options))])
     if it.get("size") and rng.random() < 0.7 and it["size"] in options[cut:]:
         options.remove(it["size"])
         options.insert(0, it["size"])
@@ -131,7 +131,7 @@ def item(rng: random.Random, it: Item) -> str:
     tops = it.get("toppings") or []
     if tops:
         after.insert(rng.randint(0, len(after)), toppings(rng, tops))
-    style = rng.random()
+    style = manner[0] if manner else rng.random()
     if style < 0.8:
         q = quantity(rng, n) if n > 1 or rng.random() < 0.85 else ""
         core = " ".join(x for x in (q, before, name) if x)
@@ -173,8 +173,10 @@ def wish(rng: random.Random, more: bool) -> str:
 
 def order(rng: random.Random, items: Sequence[Item], more: bool) -> str:
     text = wish(rng, more)
+    manner = (rng.random(), rng.choice([0, 3])) if len(items) > 1 and rng.random() < 0.8 else None
+    joint = rng.choice([", ", ", ", ", and ", " and "]) if manner and rng.random() < 0.4 else ""
     for index, it in enumerate(items):
-        text += (rng.choice(AND) if index else "") + item(rng, it)
+        text += ((joint or rng.choice(AND)) if index else "") + item(rng, it, manner)
     return text + rng.choice(END)
 
 

@@ -102,6 +102,8 @@ def en(rng: random.Random, text: str) -> str:
     text = " ".join(out) or text
     if rng.random() < 0.4:
         text = text.replace(",", rng.choice(["", "", "."]))
+    elif rng.random() < 0.15:
+        return text.lower().replace(",", "").replace(".", "")
     if rng.random() < 0.15:
         text = rng.choice(FILLERS_EN) + text
     if rng.random() < 0.06 and len(out) > 3:

@@ -95,14 +95,16 @@ def after_word(rng: random.Random, option: str) -> str:
     )
 
 
-def item(rng: random.Random, it: Item) -> str:
-    """One thing to order, in one of many word orders."""
+def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) -> str:
+    """One thing to order, in one of many word orders; `manner` fixes the order: of the words, and of the choices."""
     n = it.get("quantity", 1)
     q = quantity(rng, n) if n > 1 or rng.random() < 0.8 else rng.choice(["", "个", "杯", "一下"][:3])
     name = it.get("name") or rng.choice(NAMES[it["drink"]])
     options = said_options(it)
     rng.shuffle(options)
     cut = rng.choice([0, len(options), len(options), rng.randint(0, len(options))])
+    if manner:
+        cut = min(manner[1], len(options))
     before = "".join(rng.choice(BEFORE[o]) for o in options[:cut])
     if before and rng.random() < 0.25 and not before.endswith("的"):
         before += "的"
@@ -114,7 +116,7 @@ def item(rng: random.Random, it: Item) -> str:
     if tops and rng.random() < 0.12:
         front = "加" + rng.choice(["和", ""]).join(topping(rng, t) for t in tops) + "的"
         tops = []
-    style = rng.random()
+    style = manner[0] if manner else rng.random()
     if style < 0.62:
         core = (q + before + front + name) if rng.random() < 0.8 else (before + q + front + name)
     elif style < 0.85 and q:
@@ -147,10 +149,12 @@ def wish(rng: random.Random, more: bool) -> str:
 
 def order(rng: random.Random, items: Sequence[Item], more: bool) -> str:
     text = wish(rng, more)
+    manner = (rng.random(), rng.choice([0, 3])) if len(items) > 1 and rng.random() < 0.8 else None
+    joint = rng.choice(["，", "，", "、", "", " "]) if manner and rng.random() < 0.4 else ""
     for index, it in enumerate(items):
         if index:
-            text += rng.choice(AND) if rng.random() < 0.8 else "，"
-        text += item(rng, it)
+            text += joint or rng.choice(AND) if rng.random() < 0.8 else "，"
+        text += item(rng, it, manner)
     return text + rng.choice(END)
 
 
