@@ -16,7 +16,7 @@ LAYERS = (
     ("calling", "loading", "evaluate", "chat"),
     ("runtime",),
     ("config", "session", "live", "realtime"),
-    ("server", "client"),
+    ("server", "signalling", "client"),
     ("media",),
     ("agent", "conversation", "wire", "turn", "assets", "asr", "utterance", "vad", "whisper"),
     ("models",),

@@ -149,13 +149,12 @@ class Call:
         self._pc.on("connectionstatechange", self._on_state)
         self._pc.on("datachannel", self._on_channel)
 
-    async def answer(self, offer: str, session: dict[str, Any] | None = None) -> str:
-        """The SDP answer, with all candidates. `session`: a configuration, handled as a `session.update` event.
+    async def answer(self, offer: str, early: list[dict[str, Any]]) -> str:
+        """The SDP answer, with all candidates. `early`: events that are handled before all others.
 
         Raises OfferError; then, and when cancelled, the caller must still `release`.
         """
-        if session is not None:
-            self._early_events.append({"type": "session.update", "session": session})
+        self._early_events.extend(early)
         transceiver = self._pc.addTransceiver(self.speaker, direction="sendrecv")
         transceiver.setCodecPreferences(opus_alone())
         aiortc_patches.tap(transceiver.receiver, self._on_packet)
