@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
@@ -14,6 +17,10 @@ from transformers import (
     Qwen3OmniMoeForConditionalGeneration,
     WhisperFeatureExtractor,
 )
+
+from voice_agent.engine.protocols import TextToken, ThinkRequest
+from voice_agent.qwen.model import QwenConfig, QwenOmni
+from voice_agent.qwen.prompt import Template
 
 WIDTH = 32
 SPECIAL = (
@@ -214,3 +221,122 @@ def save(made: Qwen3OmniMoeForConditionalGeneration, folder: Path, *, shard: str
     plain.save_pretrained(folder)
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": CHAT_TEMPLATE}), "utf-8")
     extractor().save_pretrained(folder)
+
+
+def template(made: Qwen3OmniMoeForConditionalGeneration) -> Template:
+    ids = made.config
+    return Template(
+        tokenizer(), audio_token_id=ids.thinker_config.audio_token_id, im_end_token_id=ids.im_end_token_id
+    )
+
+
+def model(made: Qwen3OmniMoeForConditionalGeneration, *, slots: int = 4, **config: Any) -> QwenOmni:
+    """The network behind the protocols, greedy unless told otherwise."""
+    told = {"greedy": True, "max_length": 1024, "max_reply": 8, "max_frames": 10, **config}
+    return QwenOmni.of(made, template(made), extractor(), slots=slots, config=QwenConfig(**told))
+
+
+@dataclass
+class Spoken:
+    """What one reply gave, and how many steps of each stage it took until the first samples."""
+
+    tokens: list[TextToken] = field(default_factory=list)
+    codes: list[torch.Tensor] = field(default_factory=list)
+    pcm: list[np.ndarray] = field(default_factory=list)
+    thinker_steps: int = 0
+    talker_steps: int = 0
+    done: bool = False
+    first_audio: tuple[int, int] | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        return [token.id for token in self.tokens]
+
+    def same_as(self, other: Spoken) -> bool:
+        return (
+            self.ids == other.ids
+            and len(self.codes) == len(other.codes)
+            and all(torch.equal(a, b) for a, b in zip(self.codes, other.codes, strict=True))
+            and np.allclose(np.concatenate(self.pcm), np.concatenate(other.pcm), rtol=0, atol=1e-6)
+        )
+
+
+class Drive:
+    """The engine's stages by hand: rows join and leave whenever a test says so."""
+
+    def __init__(self, served: QwenOmni) -> None:
+        self.served = served
+        self.rows: dict[int, Spoken] = {}
+
+    def join(self, slot: int, request: ThinkRequest) -> Spoken:
+        self.served.thinker.start(slot, request)
+        self.served.talker.start(slot, request.language)
+        self.served.codec.start(slot)
+        self.rows[slot] = Spoken()
+        return self.rows[slot]
+
+    def leave(self, slot: int) -> None:
+        for stage in (self.served.thinker, self.served.talker, self.served.codec):
+            stage.free(slot)
+        del self.rows[slot]
+
+    def think(self, slots: Sequence[int]) -> None:
+        slots = [slot for slot in slots if not self.rows[slot].done]
+        for slot, thought in zip(slots, self.served.thinker.step(slots), strict=True):
+            row = self.rows[slot]
+            row.thinker_steps += 1
+            if thought.token is not None:
+                row.tokens.append(thought.token)
+                self.served.talker.push(slot, [thought.token])
+            if thought.done:
+                row.done = True
+                self.served.talker.finish(slot)
+
+    def talk(self, slots: Sequence[int]) -> list[int]:
+        """One frame for those that can make one; gives the slots whose reply is over."""
+        slots = [slot for slot in slots if self.served.talker.ready(slot)]
+        ended = []
+        for slot, frame in zip(slots, self.served.talker.step(slots), strict=True):
+            row = self.rows[slot]
+            row.talker_steps += 1
+            if frame is None:
+                ended.append(slot)
+                continue
+            row.codes.append(frame.codes)
+            row.pcm += self.served.codec.step([slot], frame.codes.view(1, 1, -1))
+            if row.first_audio is None and len(row.pcm[-1]):
+                row.first_audio = (row.thinker_steps, row.talker_steps)
+        return ended
+
+    def whole(self, slot: int, request: ThinkRequest) -> Spoken:
+        """One reply alone, talker and thinker a step each in turn."""
+        row = self.join(slot, request)
+        while True:
+            if not row.done:
+                self.think([slot])
+            if self.talk([slot]):
+                self.leave(slot)
+                return row
+
+
+def reference(
+    made: Qwen3OmniMoeForConditionalGeneration,
+    ids: Sequence[int],
+    *,
+    max_reply: int = 8,
+    max_frames: int = 10,
+    sample: bool = False,
+    **inputs: torch.Tensor,
+) -> tuple[list[int], np.ndarray]:
+    """What `generate()` says to the same prompt: the reply's ids, its last one included, and the PCM."""
+    plain = {} if sample else {"talker_top_k": None, "talker_top_p": None, "talker_temperature": None}
+    sequences, wave = made.generate(
+        input_ids=torch.tensor([list(ids)]),
+        thinker_max_new_tokens=max_reply,
+        thinker_eos_token_id=made.config.im_end_token_id,
+        talker_do_sample=sample,
+        talker_max_new_tokens=max_frames + 1,
+        **plain,
+        **inputs,
+    )
+    return sequences[0, len(ids) :].tolist(), wave[0, 0].numpy()
