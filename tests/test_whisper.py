@@ -110,8 +110,10 @@ def test_a_language_is_taken_at_once_where_it_is_clear_and_both_are_tried_where_
         (draft("一杯", -0.3), draft("one taro tea", -0.4), (-0.1, -4.0), "zh", ["zh"]),
         (draft("一杯", -0.4, looped=True), draft("one taro tea", -0.4), (-1.4, -1.6), "en", ["zh", "en"]),
         (draft("一杯", -0.6, looped=True), draft("one taro tea", -0.7), (-1.4, -1.6), "en", ["zh", "en"]),
+        (draft("二沙茶", -0.4), draft("two hot lattes", -0.7), (-4.0, -1.0), "en", ["en"]),
         (draft("芋圆那杯", -0.7), draft("you yen nabe", -1.5), (-4.0, -1.0), "zh", ["en", "zh"]),
-        (draft("声喽请", -0.9), draft("seem again please", -1.1), (-5.0, -1.0), "en", ["en", "zh"]),
+        (draft("声喽请", -0.9), draft("seem again please", -1.1), (-4.0, -1.0), "en", ["en", "zh"]),
+        (draft("一杯" * 20, -0.3), draft("three lattes", -0.9), (-1.0, -1.2), "en", ["zh", "en"]),
     ],
 )
 def test_a_doubtful_language_is_that_of_the_likelier_text(

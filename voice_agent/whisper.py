@@ -10,7 +10,7 @@ nature, and Whisper repeats them; they are believed where Silero VAD is certain 
 
 The first token that Whisper writes is the language, of a hundred. An accent moves it to a third one: a Japanese
 speaker's English is Japanese or Latin to it. Only a language that has most of the probability is therefore taken at
-once. Otherwise the likelier of Chinese and English is decoded first, and the other one too unless the first is very
+once. Otherwise the likelier of Chinese and English is decoded first, and the other one too unless the first text is
 likely; the likelier text decides.
 """
 
@@ -227,22 +227,20 @@ class Recognizer:
     def _first_look(
         self, encoded: Any, languages: Mapping[Language, float], prompt: Prompt, seconds: float, voiced: float
     ) -> tuple[Language, _Draft]:
-        """The language and the draft under its prompt: the first that is sure, or else the likeliest."""
-        config = self.config
-        drafts: list[tuple[Language, _Draft]] = []
-        for language in languages:
-            words = _words(prompt, language)
-            draft = self._decode(encoded, language, words, seconds, voiced)
-            drafts.append((language, draft))
-            accepted = self._judge(draft, voiced, prompted=bool(words)) == "accepted"
-            if accepted and not draft.looped and draft.avg_logprob >= config.sure_logprob:
+        """The language and the draft under its prompt: the likelier one, or the first that is likely enough alone."""
+        config, least = self.config, min(languages.values())
+        best: tuple[float, Language, _Draft] | None = None
+        for language, weight in languages.items():
+            draft = self._decode(encoded, language, _words(prompt, language), seconds, voiced)
+            score = draft.avg_logprob + config.language_weight * (weight - least)
+            broken = draft.looped or self._dense(draft.text, voiced)
+            if score >= config.sure_logprob and not broken:
                 return language, draft
-
-        def score(entry: tuple[Language, _Draft]) -> float:
-            language, draft = entry
-            return draft.avg_logprob - draft.looped + config.language_weight * languages[language]
-
-        return max(drafts, key=score)
+            score -= broken
+            if best is None or score > best[0]:
+                best = score, language, draft
+        assert best is not None
+        return best[1:]
 
     def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float, voiced: float) -> _Draft:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
