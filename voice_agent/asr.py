@@ -119,7 +119,7 @@ class AsrPool:
     def open(self, language: Language | None, prompt: Prompt, likely: Language = "zh") -> AsrStream:
         """A new utterance; `prompt`: words that are likely, or such words by language.
 
-        `language` None: it is detected; `likely`: where the audio does not tell, as that of the utterance before.
+        `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
         Raises ValueError for an unknown language.
         """
         check_language(language)
