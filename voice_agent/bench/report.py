@@ -1,4 +1,4 @@
-"""One HTML file of a run that needs nothing else: tables, distributions, time lines, waterfalls and the sound itself."""
+"""One HTML file of a run that needs nothing else: tables, distributions, time lines, waterfalls and the sound."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-top:
 table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } tr + tr td { border-top: 1px solid var(--line) }
 .dim { color: var(--dim) } .bad { color: var(--bad) } svg { width: 100%; height: auto; display: block }
-svg text { font: 11px system-ui, sans-serif; fill: currentColor } details { margin: .6rem 0 } summary { cursor: pointer }
-audio { width: 100% } .call { margin: 1rem 0 }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor } details { margin: .6rem 0 }
+summary { cursor: pointer } audio { width: 100% } .call { margin: 1rem 0 }
 """
 
 SCRIPT = """
 for (const call of document.querySelectorAll('.call')) {
   const audio = call.querySelector('audio'), line = call.querySelector('svg.timeline');
   if (!audio || !line) continue;
-  const cursor = line.querySelector('.cursor'), seconds = Number(line.dataset.seconds), width = Number(line.dataset.width);
+  const cursor = line.querySelector('.cursor');
+  const seconds = Number(line.dataset.seconds), width = Number(line.dataset.width);
   audio.addEventListener('timeupdate', () => {
     const x = audio.currentTime / seconds * width;
     cursor.setAttribute('x1', x); cursor.setAttribute('x2', x);
