@@ -4,7 +4,7 @@ HOST ?= 127.0.0.1
 PORT ?= 8080
 BIN := .venv/bin
 
-.PHONY: help serve demo test check evidence train evaluate browser clean
+.PHONY: help serve demo test check evidence train evaluate browser sdk clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -62,6 +62,12 @@ train: .venv/.train ## make tea-omni anew: the teachers' speech, codec, thinker,
 
 evaluate: .venv/.train ## every figure of the model card
 	models/tea-omni/evaluate.sh
+
+sdk: .venv/.installed ## the SDK's event types from the server's schemas, its declarations and its API page (needs npm)
+	$(BIN)/python tools/sdk/events.py
+	cd tools/sdk && npm install --no-package-lock --no-audit --no-fund --silent
+	find web/sdk/types -name '*.d.ts' ! -name events.d.ts -delete
+	cd tools/sdk && npx tsc -p . && npx typedoc
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,6 +1,6 @@
 /** Wires the page together: user actions and server events go into the state, the state goes into the views. */
-import { CallError } from "./call.js";
 import { defaultLanguage, translate } from "./i18n.js";
+import { listDevices } from "./sdk/src/index.js";
 import { initialState, reduce } from "./state.js";
 import { Timeline } from "./timeline.js";
 import { callView, showClock, showLevel } from "./view/call.js";
@@ -40,7 +40,7 @@ export class Page {
   #views;
   timeline = new Timeline(byId("timeline"));
 
-  /** @param {(handlers: object) => object} makeCall makes a `RealtimeCall`, or something with its interface */
+  /** @param {(options: import("./sdk/src/index.js").CallOptions) => import("./sdk/src/index.js").VoiceCall} makeCall */
   constructor(makeCall) {
     this.#makeCall = makeCall;
     this.#views = [
@@ -95,41 +95,30 @@ export class Page {
     if (this.#state.call.phase === "connecting" || this.#state.call.phase === "live") return;
     this.timeline.history.clear();
     this.dispatch({ type: "call.connecting", microphone });
-    // An earlier call may still report back; what it says no longer matters.
-    const call = this.#makeCall({
-      onevent: (event) => call === this.#call && this.dispatch({ type: "server.event", event }),
-      onaudio: (stream) => call === this.#call && this.#attach(stream),
-      onended: (error) => call === this.#call && this.#ended(error),
-      onmicrophonelost: () => call === this.#call && this.dispatch({ type: "microphone.lost" }),
-    });
+    const call = this.#makeCall({ element: byId("voice") });
     this.#call = call;
-    try {
-      await call.connect({ microphone });
-    } catch (error) {
-      if (call !== this.#call) return;
-      this.#call = null;
-      if (!(error instanceof CallError)) throw error;
-      this.dispatch({ type: "call.failed", error: { code: error.code, detail: error.detail } });
-      requestAnimationFrame(() => byId("ending").focus());
-      return;
-    }
-    if (call !== this.#call) return;
-    this.dispatch({ type: "call.live" });
-    this.#tick();
+    // An earlier call may still report back; what it says no longer matters.
+    const when = (type, handle) => call.on(type, (event) => call === this.#call && handle(event));
+    when("state", (state) => this.#onCallState(state));
+    when("event", (event) => this.dispatch({ type: "server.event", event }));
+    when("audio", ({ playing }) => this.dispatch({ type: playing ? "audio.playing" : "audio.blocked" }));
+    when("playout", (report) => this.dispatch({ type: "playout.measured", report }));
+    when("microphone_lost", () => this.dispatch({ type: "microphone.lost" }));
+    await call.connect({ microphone }).catch(() => {}); // told by the call's state
   }
 
+  /** Whether the words were sent. */
   say(words) {
     const text = words.trim();
-    if (!text || !this.#call) return;
-    const id = this.#call.say(text);
+    const id = text && this.#call ? this.#call.say(text) : null;
     if (id !== null) this.dispatch({ type: "text.sent", id, text });
+    return id !== null;
   }
 
   hangUp() {
     const call = this.#call;
     this.#call = null;
     call?.hangUp();
-    byId("voice").srcObject = null;
     if (this.#state.call.phase !== "live") {
       this.#state = { ...initialState(), agent: this.#state.agent };
       this.#render();
@@ -139,27 +128,20 @@ export class Page {
     requestAnimationFrame(() => byId("start").focus());
   }
 
-  #ended(error) {
-    this.#call = null;
-    byId("voice").srcObject = null;
-    if (error) this.dispatch({ type: "call.failed", error: { code: error.code, detail: error.detail } });
-    else this.dispatch({ type: "call.ended", reason: "server" });
-  }
-
-  #attach(stream) {
-    byId("voice").srcObject = stream;
-    this.#play();
-  }
-
-  #play() {
-    byId("voice")
-      .play()
-      .then(
-        () => this.dispatch({ type: "audio.playing" }),
-        (error) => {
-          if (error.name === "NotAllowedError") this.dispatch({ type: "audio.blocked" });
-        },
-      );
+  #onCallState(state) {
+    if (state.status === "live") {
+      const again = this.#state.call.reconnecting === true;
+      this.dispatch({ type: again ? "call.resumed" : "call.live" });
+      if (!again) this.#tick();
+      if (this.#state.call.microphone) this.#listMicrophones();
+    } else if (state.status === "reconnecting") {
+      this.dispatch({ type: "call.reconnecting" });
+    } else if (state.status === "ended") {
+      this.#call = null;
+      if (state.error) this.dispatch({ type: "call.failed", error: { code: state.error.code, detail: state.error.detail } });
+      else this.dispatch({ type: "call.ended", reason: "server" });
+      requestAnimationFrame(() => byId("ending").focus());
+    }
   }
 
   #toggleMute() {
@@ -169,18 +151,32 @@ export class Page {
     this.dispatch({ type: "call.muted", muted: !call.muted });
   }
 
+  async #listMicrophones() {
+    const { microphones } = await listDevices();
+    this.dispatch({ type: "microphones.listed", microphones: microphones.map(({ deviceId, label }) => ({ deviceId, label })) });
+  }
+
+  async #useMicrophone(deviceId) {
+    try {
+      await this.#call?.useMicrophone(deviceId);
+    } catch (error) {
+      this.dispatch({ type: "microphone.refused", detail: error.message });
+    }
+  }
+
   #listen() {
     byId("start").addEventListener("click", () => this.start({ microphone: true }));
     byId("start-typing").addEventListener("click", () => this.start({ microphone: false }));
     byId("cancel").addEventListener("click", () => this.hangUp());
     byId("hang-up").addEventListener("click", () => this.hangUp());
     byId("mute").addEventListener("click", () => this.#toggleMute());
-    byId("hear").addEventListener("click", () => this.#play());
+    byId("hear").addEventListener("click", () => this.#call?.play().catch(() => {})); // it stays there, to press again
+    byId("microphones").addEventListener("change", ({ target }) => this.#useMicrophone(target.value));
+    navigator.mediaDevices?.addEventListener("devicechange", () => this.#call && this.#listMicrophones());
     byId("notice-dismiss").addEventListener("click", () => this.dispatch({ type: "notice.dismissed" }));
     byId("composer-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.say(byId("message").value);
-      byId("message").value = "";
+      if (this.say(byId("message").value)) byId("message").value = "";
     });
     for (const button of document.querySelectorAll("[data-language]")) {
       button.addEventListener("click", () => this.setLanguage(button.dataset.language));

@@ -1,5 +1,5 @@
 import { Page } from "./app.js";
-import { RealtimeCall } from "./call.js";
+import { VoiceCall } from "./sdk/src/index.js";
 
-const page = new Page((handlers) => new RealtimeCall(handlers));
+const page = new Page((options) => new VoiceCall(options));
 page.loadAgent();

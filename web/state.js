@@ -24,18 +24,23 @@ function freshCall() {
     cleanup: null,
     marks: [],
     failedStages: {},
+    playout: null,
     notice: null,
   };
 }
 
 export function initialState() {
-  return { ...freshCall(), agent: null };
+  return { ...freshCall(), agent: null, microphones: [] };
 }
 
-/** "listening" | "hearing" | "thinking" | "speaking" | "interrupted", or null when there is no live call. */
+/**
+ * "listening" | "hearing" | "thinking" | "speaking" | "interrupted" | "reconnecting", or null when there is no live
+ * call.
+ */
 export function activityOf(state) {
   const { call } = state;
   if (call.phase !== "live") return null;
+  if (call.reconnecting) return "reconnecting";
   if (call.interrupted) return "interrupted";
   if (call.callerSpeaking) return "hearing";
   if (call.playing !== null) return "speaking";
@@ -61,7 +66,12 @@ export function reduce(state, action) {
     case "agent.loaded":
       return { ...state, agent: action.agent };
     case "call.connecting":
-      return { ...freshCall(), agent: state.agent, call: { phase: "connecting", microphone: action.microphone } };
+      return {
+        ...freshCall(),
+        agent: state.agent,
+        microphones: state.microphones,
+        call: { phase: "connecting", microphone: action.microphone },
+      };
     case "call.live":
       return {
         ...state,
@@ -75,8 +85,19 @@ export function reduce(state, action) {
           awaitingReply: false,
           interrupted: false,
           playing: null,
+          reconnecting: false,
         },
       };
+    case "call.reconnecting":
+      return withCall(wordsAtTheEnd(state), {
+        callerSpeaking: false,
+        awaitingReply: false,
+        interrupted: false,
+        playing: null,
+        reconnecting: true,
+      });
+    case "call.resumed":
+      return { ...withCall(state, { reconnecting: false }), notice: { kind: "reconnected" } };
     case "call.ended":
       return endCall(state, action);
     case "call.failed":
@@ -89,6 +110,12 @@ export function reduce(state, action) {
       return { ...state, call: { ...state.call, audioBlocked: false } };
     case "microphone.lost":
       return state.call.phase === "live" ? { ...state, notice: { kind: "microphone_lost" } } : state;
+    case "microphone.refused":
+      return { ...state, notice: { kind: "microphone_refused" } };
+    case "microphones.listed":
+      return { ...state, microphones: action.microphones };
+    case "playout.measured":
+      return { ...state, playout: action.report };
     case "notice.dismissed":
       return { ...state, notice: null };
     case "text.sent":
@@ -156,7 +183,7 @@ function reduceServer(state, event, at) {
     case "agent.tool.called":
       return toolCalled(state, event);
     case "agent.turn.latency":
-      return { ...state, failedStages: {}, notice: null, turns: [...state.turns, turnOf(event)].slice(-TURNS_KEPT) };
+      return { ...state, failedStages: {}, notice: null, turns: [...state.turns, turnOf(event, state.playout)].slice(-TURNS_KEPT) };
     case "agent.turn.receipts":
       return { ...state, cleanup: cleanupOf(event) };
     case "agent.stage.failed":
@@ -331,9 +358,14 @@ export const LATENCY_STEPS = Object.freeze([
   "first_rtp_ms",
 ]);
 
-function turnOf(event) {
+/** The server's own steps, and what the way to the ear adds to them where the browser has measured it. */
+function turnOf(event, playout) {
   const steps = LATENCY_STEPS.map((name) => ({ name, ms: Math.max(0, event[name] ?? 0) }));
-  return { id: event.turn_id, steps, totalMs: event.v2v_ms ?? steps.reduce((sum, step) => sum + step.ms, 0) };
+  const onTheServer = event.v2v_ms ?? steps.reduce((sum, step) => sum + step.ms, 0);
+  if (!playout) return { id: event.turn_id, steps, totalMs: onTheServer };
+  const network = { name: "network_ms", ms: playout.roundTripMs };
+  const heard = { name: "playout_ms", ms: playout.jitterBufferMs + playout.deviceMs };
+  return { id: event.turn_id, steps: [...steps, network, heard], totalMs: onTheServer + network.ms + heard.ms };
 }
 
 function cleanupOf(event) {

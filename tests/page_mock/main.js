@@ -1,11 +1,14 @@
 /** Starts the page on fake calls; `window.page`, `window.fake` and `window.play` are for the test to drive. */
 import { Page } from "/app.js";
-import { FakeCall } from "./fake_call.js";
+import { FakeTransport } from "/sdk/src/fake.js";
+import { VoiceCall } from "/sdk/src/index.js";
 
 window.failNext = null;
-window.page = new Page((handlers) => {
-  window.fake = new FakeCall(handlers, window.failNext);
-  return window.fake;
+window.page = new Page((options) => {
+  window.fake = new FakeTransport();
+  if (window.failNext === "pending") window.fake.neverConnect();
+  else if (window.failNext) window.fake.failNext(window.failNext);
+  return new VoiceCall({ ...options, transport: window.fake });
 });
 
 /** Plays a recording at once, its last event being now, and paints the voices it would have had. */

@@ -38,11 +38,30 @@ function stripView() {
     ({ state, t }) => {
       const now = activityOf(state);
       document.body.dataset.activity = now ?? "";
+      const shown = now === "reconnecting" ? [now] : ACTIVITIES;
       list.replaceChildren(
-        ...ACTIVITIES.map((name) =>
+        ...shown.map((name) =>
           h("li", { "data-name": name, "aria-current": name === now ? "true" : null }, t(name)),
         ),
       );
+    },
+  );
+}
+
+function microphonesView() {
+  const select = byId("microphones");
+  return whenChanged(
+    ({ state, language }) => [state.microphones, state.call.microphone, language],
+    ({ state, t }) => {
+      const { microphones } = state;
+      show(select, state.call.microphone === true && microphones.length > 1);
+      const chosen = select.value;
+      select.replaceChildren(
+        ...microphones.map(({ deviceId, label }, index) =>
+          h("option", { value: deviceId }, label || t("microphone_n", { n: index + 1 })),
+        ),
+      );
+      if (microphones.some(({ deviceId }) => deviceId === chosen)) select.value = chosen;
     },
   );
 }
@@ -114,7 +133,7 @@ function screensView(onchip) {
 }
 
 export function callView({ onchip }) {
-  const views = [screensView(onchip), stripView(), controlsView()];
+  const views = [screensView(onchip), stripView(), microphonesView(), controlsView()];
   return (context) => {
     for (const view of views) view(context);
   };

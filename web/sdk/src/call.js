@@ -1,0 +1,365 @@
+import { asCallError, CallError } from "./errors.js";
+import { Tools } from "./tools.js";
+import { WebRtcTransport } from "./transport.js";
+
+/** @import {ClientEvent, ServerEvent} from "../types/events.js" */
+/** @import {PlayoutReport} from "./playout.js" */
+/** @import {Tool} from "./tools.js" */
+/** @import {Transport, TransportHandlers} from "./transport.js" */
+
+const CONNECT_MS = 15000;
+const MEASURE_MS = 500;
+/** The server sends a packet every 20 ms, silence included: none for so long means that the way is broken. */
+const LOST_MS = 2000;
+const RECONNECT_EACH_MS = 4000;
+const RECONNECT_MS = 20000;
+const RECONNECT_PAUSES_MS = [0, 250, 500, 1000, 2000];
+
+/**
+ * Where a call is. It ends once; a new call is a new `VoiceCall`.
+ *
+ * @typedef {{status: "new"}
+ *   | {status: "connecting"}
+ *   | {status: "live"}
+ *   | {status: "reconnecting", attempt: number}
+ *   | {status: "ended", by: "caller" | "server" | "error", error: CallError | null}} CallState
+ */
+
+/**
+ * What a call tells besides the server's events.
+ *
+ * @typedef {object} CallEvents
+ * @property {CallState} state the call is in another state now
+ * @property {ServerEvent} event any event of the server, before those who listen to its own type
+ * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back; call `play` from a click
+ * @property {PlayoutReport} playout how the agent's voice reaches the ear, twice a second
+ * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
+ */
+
+/**
+ * What can be listened to: the call's own events, and each type of server event.
+ *
+ * @typedef {CallEvents & {[Type in ServerEvent["type"]]: Extract<ServerEvent, {type: Type}>}} Listenable
+ */
+
+/**
+ * What a call is told when it is made; all of it is optional.
+ *
+ * @typedef {object} CallOptions
+ * @property {string} [url] where offers are posted; else `/v1/realtime/calls` of the page's own server
+ * @property {string | (() => Promise<string>)} [token] the server's key or a client secret, or how to get one
+ * @property {Record<string, Tool>} [tools] functions that the agent may call here, by name
+ * @property {HTMLAudioElement} [element] plays the agent's voice; else one is made
+ * @property {RTCIceServer[]} [iceServers] STUN and TURN servers for this side
+ * @property {Transport} [transport] in place of WebRTC, for tests
+ */
+
+/**
+ * One call to a voice agent.
+ *
+ *     const call = new VoiceCall({ url: "https://shop.example/v1/realtime/calls" });
+ *     call.on("response.output_audio_transcript.delta", ({ delta }) => caption.append(delta));
+ *     call.on("state", (state) => state.status === "ended" && show(state.error?.hint));
+ *     await call.connect();
+ *
+ * Connect from a click, so that the browser allows sound. When the connection breaks, the call makes a new one that
+ * takes over the state and the history of the old one; it ends by itself only when that fails.
+ */
+export class VoiceCall {
+  #url;
+  #token;
+  #transport;
+  #tools;
+  /** @type {CallState} */
+  #state = { status: "new" };
+  #abort = new AbortController();
+  /** @type {Map<string, Set<(event: any) => void>>} */
+  #listeners = new Map();
+  /** @type {string | null} */
+  #id = null;
+  #muted = false;
+  /** Only the newest attempt to connect may report. */
+  #attempt = 0;
+  /** @type {string[] | null} Messages that came before the call was live. */
+  #early = [];
+  /** @type {string | null} */
+  #responding = null;
+  /** @type {ReturnType<typeof setInterval> | undefined} */
+  #measuring;
+
+  /** @param {CallOptions} [options] */
+  constructor({ url = "/v1/realtime/calls", token, tools = {}, element, iceServers, transport } = {}) {
+    this.#url = url;
+    this.#token = token;
+    this.#transport = transport ?? new WebRtcTransport({ element, iceServers });
+    this.#tools = new Tools(tools, (event) => this.send(event));
+  }
+
+  /** Where the call is now. @returns {CallState} */
+  get state() {
+    return this.#state;
+  }
+
+  /** The server's id of the call; null before it is connected. */
+  get id() {
+    return this.#id;
+  }
+
+  /** Whether the caller's voice is held back. */
+  get muted() {
+    return this.#muted;
+  }
+
+  /**
+   * Listens to an event of the call or of the server.
+   *
+   * @template {keyof Listenable} Type
+   * @param {Type} type
+   * @param {(event: Listenable[Type]) => void} listener
+   * @returns {() => void} stops listening
+   */
+  on(type, listener) {
+    const listeners = this.#listeners.get(type) ?? new Set();
+    this.#listeners.set(type, listeners.add(listener));
+    return () => listeners.delete(listener);
+  }
+
+  /**
+   * Opens the microphone and connects. Resolves when the call is live.
+   *
+   * @param {object} [options]
+   * @param {boolean} [options.microphone] false: the call sends silence, for those who type
+   * @param {string} [options.deviceId] which microphone; see `listDevices`
+   * @param {boolean} [options.muted] begin muted
+   * @throws {CallError} its `code` says why and its `hint` what to do
+   */
+  async connect({ microphone = true, deviceId, muted = false } = {}) {
+    if (this.#state.status !== "new") throw new Error(`connect: expected a new call, got one that is ${this.#state.status}`);
+    this.#become({ status: "connecting" });
+    try {
+      this.setMuted(muted);
+      await this.#transport.open({ microphone, deviceId });
+      await this.#establish(CONNECT_MS);
+    } catch (error) {
+      const reason = this.#abort.signal.aborted ? new CallError("cancelled") : asCallError(error);
+      this.#end({ status: "ended", by: reason.code === "cancelled" ? "caller" : "error", error: reason });
+      throw reason;
+    }
+  }
+
+  /**
+   * Sends an event of the realtime protocol.
+   *
+   * @param {ClientEvent} event
+   * @returns {boolean} false when there is no connection
+   */
+  send(event) {
+    return this.#transport.send(JSON.stringify(event));
+  }
+
+  /**
+   * Says something in writing and asks for a reply, cutting off the one that is being spoken.
+   *
+   * @param {string} text
+   * @returns {string | null} the id of the new item; null when there is no connection
+   */
+  say(text) {
+    const id = `item_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+    const item = { id, type: /** @type {const} */ ("message"), role: /** @type {const} */ ("user") };
+    const content = [{ type: /** @type {const} */ ("input_text"), text }];
+    const sent = this.send({ type: "conversation.item.create", item: { ...item, content } });
+    return sent && this.send({ type: "response.create" }) ? id : null;
+  }
+
+  /** Stops the agent, as the caller's voice does. Nothing happens when it is silent. */
+  interrupt() {
+    if (this.#responding !== null) this.send({ type: "response.cancel" });
+    this.send({ type: "output_audio_buffer.clear" });
+  }
+
+  /**
+   * The call goes on and sends silence while it is muted.
+   *
+   * @param {boolean} muted
+   */
+  setMuted(muted) {
+    this.#muted = muted;
+    this.#transport.setMuted(muted);
+  }
+
+  /**
+   * Changes to another microphone without a break.
+   *
+   * @param {string} [deviceId] see `listDevices`; else the system's choice
+   * @throws {CallError} the microphone in use stays
+   */
+  async useMicrophone(deviceId) {
+    await this.#transport.open({ microphone: true, deviceId });
+  }
+
+  /**
+   * Changes to another loudspeaker.
+   *
+   * @param {string} deviceId see `listDevices`
+   * @throws {CallError} unsupported, where the browser leaves this to the system
+   */
+  async useSpeaker(deviceId) {
+    await this.#transport.useSpeaker(deviceId);
+  }
+
+  /**
+   * Lets the agent's voice sound after the browser held it back. Call it from a click or a key press.
+   *
+   * @throws {CallError} audio_blocked
+   */
+  async play() {
+    await this.#transport.play();
+  }
+
+  /** How loud each side is now, 0 to 1. */
+  levels() {
+    return this.#transport.levels();
+  }
+
+  /** Ends the call. What comes back later is ignored. */
+  hangUp() {
+    if (this.#state.status === "ended") return;
+    this.#abort.abort();
+    this.#end({ status: "ended", by: "caller", error: null }, true);
+  }
+
+  // ---- connecting
+
+  /** @param {number} timeoutMs */
+  async #establish(timeoutMs) {
+    this.#attempt += 1;
+    const attempt = this.#attempt;
+    const current = () => attempt === this.#attempt && this.#state.status !== "ended";
+    this.#early = [];
+    this.#responding = null;
+    const signal = this.#abort.signal;
+    signal.throwIfAborted();
+    const token = (typeof this.#token === "function" ? await this.#token() : this.#token) ?? null;
+    const target = { url: this.#url, token, replaces: this.#id, timeoutMs, signal };
+    const id = await this.#transport.connect(target, {
+      message: (text) => current() && this.#onMessage(text),
+      audio: (playing) => current() && this.#tell("audio", { playing }),
+      microphoneLost: () => current() && this.#tell("microphone_lost", {}),
+      lost: (detail) => current() && this.#reconnect(detail),
+      ended: () => current() && this.#end({ status: "ended", by: "server", error: null }),
+    });
+    signal.throwIfAborted();
+    this.#id = id;
+    this.#tools.announce();
+    this.#become({ status: "live" });
+    this.#measure();
+    const early = this.#early ?? [];
+    this.#early = null;
+    for (const text of early) this.#onMessage(text);
+  }
+
+  /** @param {string} detail why the connection before was given up */
+  async #reconnect(detail) {
+    clearInterval(this.#measuring);
+    const deadline = performance.now() + RECONNECT_MS;
+    let last = detail;
+    for (let attempt = 1; performance.now() < deadline; attempt += 1) {
+      this.#become({ status: "reconnecting", attempt });
+      await pause(RECONNECT_PAUSES_MS[Math.min(attempt, RECONNECT_PAUSES_MS.length) - 1], this.#abort.signal);
+      if (this.#abort.signal.aborted) return;
+      try {
+        await this.#establish(RECONNECT_EACH_MS);
+        return;
+      } catch (error) {
+        if (this.#abort.signal.aborted) return;
+        const reason = asCallError(error);
+        if (["unauthorized", "server_refused", "call_forgotten"].includes(reason.code)) {
+          this.#end({ status: "ended", by: "error", error: reason });
+          return;
+        }
+        last = `${reason.code} ${reason.detail}`.trim();
+      }
+    }
+    this.#end({ status: "ended", by: "error", error: new CallError("connection_lost", last) });
+  }
+
+  /** Reports how the sound arrives, and notices when none does. */
+  #measure() {
+    clearInterval(this.#measuring);
+    const attempt = this.#attempt;
+    let packets = -1;
+    let grewAt = performance.now();
+    const look = async () => {
+      const measured = await this.#transport.measure();
+      if (measured === null || attempt !== this.#attempt || this.#state.status !== "live") return;
+      const now = performance.now();
+      if (measured.packets !== packets) grewAt = now;
+      packets = measured.packets;
+      this.#tell("playout", measured.report);
+      if (now - grewAt >= LOST_MS) await this.#reconnect(`no sound from the server for ${LOST_MS / 1000} s`);
+    };
+    this.#measuring = setInterval(() => void look(), MEASURE_MS);
+  }
+
+  /** @param {Extract<CallState, {status: "ended"}>} state @param {boolean} [sayGoodbye] */
+  #end(state, sayGoodbye = state.error?.code === "cancelled") {
+    if (this.#state.status === "ended") return;
+    clearInterval(this.#measuring);
+    this.#transport.close({ sayGoodbye });
+    this.#become(state);
+  }
+
+  // ---- events
+
+  /** @param {string} text */
+  #onMessage(text) {
+    if (this.#early) {
+      this.#early.push(text);
+      return;
+    }
+    /** @type {ServerEvent} */
+    let event;
+    try {
+      event = JSON.parse(text);
+    } catch {
+      console.warn("a server event is not JSON:", text.slice(0, 200));
+      return;
+    }
+    if (event.type === "response.created") this.#responding = event.response.id;
+    if (event.type === "response.done") this.#responding = null;
+    this.#tools.onEvent(event);
+    this.#tell("event", event);
+    this.#tell(event.type, event);
+  }
+
+  /** @param {CallState} state */
+  #become(state) {
+    this.#state = state;
+    this.#tell("state", state);
+  }
+
+  /** @param {string} type @param {unknown} event */
+  #tell(type, event) {
+    for (const listener of [...(this.#listeners.get(type) ?? [])]) {
+      try {
+        listener(event);
+      } catch (error) {
+        // The page's mistake is reported as such, and the call goes on.
+        queueMicrotask(() => {
+          throw error;
+        });
+      }
+    }
+  }
+}
+
+/** @param {number} ms @param {AbortSignal} signal ends the pause early */
+function pause(ms, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve(undefined);
+    });
+  });
+}
