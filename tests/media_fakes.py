@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import os
 import socket
@@ -57,6 +58,12 @@ class FakeSession:
         elif event["type"] == "fail":
             self._orders.put_nowait(-1.0)
 
+    async def room(self) -> None:
+        """There is always room."""
+
+    def audio_delta(self, pcm: bytes) -> dict[str, Any]:
+        return {"type": "response.output_audio.delta", "delta": base64.b64encode(pcm).decode()}
+
     async def run(self) -> None:
         self.send({"type": "session.created", "session": {"id": self.call_id}})
         try:
@@ -106,14 +113,17 @@ class Running:
 
 
 @asynccontextmanager
-async def running_server(page_dir: Path | None = None, **settings: Any) -> AsyncIterator[Running]:
+async def running_server(
+    page_dir: Path | None = None, make: Callable[..., Any] = FakeSession, **settings: Any
+) -> AsyncIterator[Running]:
+    """`make`: makes a call's session, as `MakeSession` does."""
     settings.setdefault("host_candidates", ("127.0.0.1",))
     settings.setdefault("stop_linger_s", 0.0)
     config = ServerConfig(port=free_port(), **settings)
     sessions: list[FakeSession] = []
 
     def make_session(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> FakeSession:
-        sessions.append(FakeSession(call_id, speaker, send))
+        sessions.append(make(call_id, speaker, send))
         return sessions[-1]
 
     app = create_app(config, make_session, {"name": "fake"}, page_dir)

@@ -200,13 +200,14 @@ class Turn:
 
     def on_text_done(self) -> None:
         """All words are there. Where audio travels in events the response is over only after the last of them."""
-        self.told.words_done(self._words())
+        if self._spoken and self.session.speaker.as_events:
+            self.told.words_done(self._words())
+            return
         if not self._spoken:
             self._keep(0)
-            self.told.done("completed", self._words())
+        self.told.done("completed", self._words())
+        if not self._spoken:
             self.session.ended(self)
-        elif not self.session.speaker.as_events:
-            self.told.done("completed", self._words())
 
     def on_failed(self, stage: str, error: BaseException) -> None:
         """A stage failed: say so to the client, and to the caller by a notice."""

@@ -40,6 +40,7 @@ class ServerConfig:
     `host_candidates`: the addresses that ICE offers; empty: 127.0.0.1 and the addresses of this machine.
     `ice_servers`: STUN and TURN servers as browsers take them (`{"urls", "username", "credential"}`).
     `api_key`: if set, every way to a call and to its data asks for it as a Bearer key.
+    `trusted_proxies`: addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
     `calls_per_minute`: that one address may place, on average, as many at once; null: no limit.
     `allowed_origins`: pages of other origins that may call (`https://shop.example`); the server's own page always may.
     """
@@ -48,6 +49,7 @@ class ServerConfig:
     port: int = 8000
     max_calls: int = 4
     calls_per_minute: int | None = 120
+    trusted_proxies: tuple[str, ...] = ()
     host_candidates: tuple[str, ...] = ()
     ice_servers: tuple[dict[str, str], ...] = ()
     api_key: str | None = field(default=None, repr=False)
@@ -162,6 +164,9 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 http=ImpatientProtocol,
+                # A header that anybody can write is believed only from proxies that were named.
+                proxy_headers=bool(config.trusted_proxies),
+                forwarded_allow_ips=list(config.trusted_proxies),
                 ws="websockets-sansio",
                 ws_max_size=SocketConfig().max_event_bytes,
                 ws_per_message_deflate=False,

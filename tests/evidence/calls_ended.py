@@ -56,7 +56,7 @@ async def _all(url: str, ways: list[str]) -> None:
                     break
                 except CallRefused as refused:
                     # Killed callers hold their slots until the server has noticed.
-                    if refused.status != 503:
+                    if refused.status not in (429, 503):
                         raise
                     await asyncio.sleep(1)
 

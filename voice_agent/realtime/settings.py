@@ -72,12 +72,10 @@ class Settings:
     @property
     def turn_detection(self) -> TurnDetection | None:
         """None: the client says when a turn is over."""
-        given = self._given.get("audio", {}).get("input", {})
-        if "turn_detection" not in given:
+        audio = self._config.audio.input if self._config.audio else None
+        if audio is None or "turn_detection" not in audio.model_fields_set:
             return TurnDetection()
-        assert self._config.audio is not None
-        assert self._config.audio.input is not None
-        return self._config.audio.input.turn_detection
+        return audio.turn_detection
 
     @property
     def turn(self) -> TurnConfig:
