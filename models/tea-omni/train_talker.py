@@ -4,9 +4,9 @@
     python models/tea-omni/train_talker.py --minutes 40 --warm models/tea-omni/weights
     python models/tea-omni/train_talker.py --plot models/tea-omni/card/talker.png
 
-The teachers are deterministic, so plain regression learns them. What is regressed are the 4 x 80 mel values of a codec
-frame; `train_pronouncer.py`, which writes the talker's weights, folds the codec's linear projection into the last
-layer, which then gives latents.
+A teacher speaks a text much the same every time, so plain regression learns it. What is regressed are the 4 x 80 mel
+values of a codec frame; `train_pronouncer.py`, which writes the talker's weights, folds the codec's linear projection
+into the last layer, which then gives latents.
 
 Reads CACHE/codec/space.safetensors and the teachers' speech. Goes on from CACHE/talker/talker.pt; `--warm` counts where
 there is no such checkpoint. Utterances with a sound that the weights do not know are left out. Uses a GPU if there is
