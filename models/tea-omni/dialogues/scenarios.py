@@ -42,8 +42,8 @@ from .ordering import (
     with_unsold,
     without_own,
 )
-from .patterns import scripted
 from .scene import Plan, Scene
+from .scripted import scripted
 
 EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
     (46, order),
