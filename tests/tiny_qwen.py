@@ -225,9 +225,7 @@ def save(made: Qwen3OmniMoeForConditionalGeneration, folder: Path, *, shard: str
 
 def template(made: Qwen3OmniMoeForConditionalGeneration) -> Template:
     ids = made.config
-    return Template(
-        tokenizer(), audio_token_id=ids.thinker_config.audio_token_id, im_end_token_id=ids.im_end_token_id
-    )
+    return Template(tokenizer(), audio_token_id=ids.thinker_config.audio_token_id, im_end_token_id=ids.im_end_token_id)
 
 
 def model(made: Qwen3OmniMoeForConditionalGeneration, *, slots: int = 4, **config: Any) -> QwenOmni:

@@ -1,7 +1,8 @@
 """Qwen3-Omni's weights: compared with the architecture, name by name and shape by shape, before any memory is taken.
 
-The names and shapes to expect are those of the model built from `config.json` on meta tensors, as transformers would
-store it; the names and shapes there are come from the headers of the safetensors files.
+The names and shapes to expect are those of the model built from `config.json` on meta tensors; those that are there
+come from the headers of the safetensors files. Then the model is allocated once and filled in place, a tensor after
+another. transformers keeps all experts of a layer in one tensor, the published files each expert's on its own.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from rich.progress import track
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
-from transformers.core_model_loading import revert_weight_conversion
+from transformers.initialization import no_init_weights
 
 from voice_agent.qwen.model import QwenConfig, QwenOmni
 from voice_agent.qwen.prompt import Template
@@ -23,6 +26,11 @@ __all__ = ["CheckpointError", "load", "verify"]
 
 INDEX = "model.safetensors.index.json"
 NAMED = 8  # problems that an error spells out
+RENAMED = (
+    ("thinker.model.audio_tower.", "thinker.audio_tower."),
+    ("thinker.model.visual.", "thinker.visual."),
+    ("thinker.model.language_model.", "thinker.model."),
+)
 
 
 class CheckpointError(ValueError):
@@ -36,7 +44,7 @@ class _Stored:
 
 
 def find(source: str) -> Path:
-    """A folder with the model: `source` itself, or the hub's copy of `OWNER/NAME`, downloaded if it is not there yet."""
+    """A folder with the model: `source` itself, or `OWNER/NAME` from the hub, downloaded if it is not there yet."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
@@ -65,6 +73,21 @@ def verify(folder: Path) -> Qwen3OmniMoeConfig:
     return config
 
 
+def read(
+    folder: Path, config: Qwen3OmniMoeConfig, device: str, dtype: torch.dtype
+) -> Qwen3OmniMoeForConditionalGeneration:
+    """The weights of a verified folder, each put straight where it belongs; shows progress."""
+    with no_init_weights(), torch.device(device):
+        network = Qwen3OmniMoeForConditionalGeneration._from_config(config, dtype=dtype)
+    places = _published(network.state_dict())
+    files = sorted({tensor.file for tensor in _stored(folder).values()})
+    for name in track(files, description="Loading weights"):
+        with safe_open(folder / name, framework="pt") as file:
+            for key in file.keys():  # noqa: SIM118
+                places[key].copy_(file.get_tensor(key))
+    return network.eval()
+
+
 def load(
     source: str,
     *,
@@ -79,7 +102,7 @@ def load(
     """
     folder = find(source)
     ids = verify(folder)
-    network = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=dtype, device_map=device)
+    network = read(folder, ids, device, dtype)
     network.code2wav.float()
     template = Template.load(
         folder,
@@ -88,14 +111,31 @@ def load(
         n_window=ids.thinker_config.audio_config.n_window,
     )
     extractor = WhisperFeatureExtractor.from_pretrained(folder) if config.listen else None
-    return QwenOmni.of(network.eval(), template, extractor, slots=slots, config=config, name=source)
+    return QwenOmni.of(network, template, extractor, slots=slots, config=config, name=source)
 
 
 def _expected(config: Qwen3OmniMoeConfig) -> Mapping[str, tuple[int, ...]]:
     with torch.device("meta"):
         network = Qwen3OmniMoeForConditionalGeneration(config)
-    state = revert_weight_conversion(network, network.state_dict())
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+    return {name: tuple(tensor.shape) for name, tensor in _published(network.state_dict()).items()}
+
+
+def _published(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The model's tensors, or views of them, under the names that the published files use."""
+    published: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        for inside, outside in RENAMED:
+            if name.startswith(inside):
+                name = outside + name.removeprefix(inside)
+                break
+        stem, _, kind = name.rpartition(".")
+        for expert, of_one in enumerate(tensor if stem.endswith("mlp.experts") else ()):
+            halves = dict(zip(("gate_proj", "up_proj"), of_one.chunk(2), strict=True))
+            for part, view in (halves if kind == "gate_up_proj" else {kind: of_one}).items():
+                published[f"{stem}.{expert}.{part}.weight"] = view
+        if not stem.endswith("mlp.experts"):
+            published[name] = tensor
+    return published
 
 
 def _stored(folder: Path) -> Mapping[str, _Stored]:
