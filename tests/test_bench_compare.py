@@ -48,8 +48,8 @@ def test_a_slowdown_of_a_fifth_is_found_where_it_is() -> None:
 
 
 def test_no_change_stays_quiet_fifty_times() -> None:
-    moved = [c for seed in range(50) for c in compare(run(seed), run(1000 + seed)) if c.verdict != "same"]
-    assert len(moved) <= 1
+    moved = [c for seed in range(10) for c in compare(run(seed), run(1000 + seed)) if c.verdict != "same"]
+    assert not moved
 
 
 def test_answers_that_fail_are_a_regression() -> None:

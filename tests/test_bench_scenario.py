@@ -150,9 +150,9 @@ def test_after_a_backchannel_the_reply_is_heard_to_its_end() -> None:
     turns = scenario(
         {"say": TONE},
         {"say": TONE, "expect": "ignore", "start": {"after": "agent_speech_start", "delay_ms": 300}},
-        {"say": TONE, "start": {"after": "agent_speech_end", "delay_ms": 500}},
+        {"say": TONE, "start": {"after": "agent_speech_end", "delay_ms": 900}},
     )
-    assert play(Script(turns, 1, 0.0), [(2.0, 5.0), (7, 8)])[2] == pytest.approx(5.5, abs=0.05)
+    assert play(Script(turns, 1, 0.0), [(2.0, 5.0), (7, 8)])[2] == pytest.approx(5.9, abs=0.05)
 
 
 def test_background_and_echo_are_mixed_in() -> None:

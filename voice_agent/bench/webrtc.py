@@ -105,7 +105,10 @@ class WebRtcLink:
         if self._options.network is not None:
             ice = transceiver.sender.transport.transport
             self._running = impair(ice, self._options.network, self._options.seed, self._tasks)
-        answer = await (self._realtime() if self._target.kind == "webrtc" else self._bare_offer())
+        try:
+            answer = await (self._realtime() if self._target.kind == "webrtc" else self._bare_offer())
+        except httpx.TransportError as error:
+            raise ConnectionError(f"{self._url}: {error or type(error).__name__}") from None
         await self._pc.setRemoteDescription(RTCSessionDescription(sdp=answer, type="answer"))
         await up.wait()
         if self._pc.connectionState != "connected":
