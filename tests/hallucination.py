@@ -1,7 +1,8 @@
 """Sounds that are no speech, and what the listening side makes of them: every transcript with words is a false turn.
 
 The audio is made from a seed, runs through voice activity detection and recognition as a call's would, with the menu
-prompt on, and is fed as fast as it is processed. After each sound a recorded order follows, which has to be recognised.
+prompt on and the language detected, and is fed as fast as it is processed. After each sound a recorded order follows,
+which has to be recognised.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from demos.ordering.menu import default_menu
 from voice_agent.vad import SileroModel, StreamingVad, VadConfig
 from voice_agent.whisper import Recognizer
 
@@ -25,9 +27,8 @@ END_OF_TURN = 8000
 """Silence after an offset (500 ms) that ends a turn."""
 STEADY = ("silence", "room", "fan")
 """Sounds that must not give a single turn; each of the others may give one in ten minutes."""
-PROMPT = (
-    "珍珠奶茶，椰果奶茶，柠檬红茶，抹茶拿铁，美式咖啡，杨枝甘露，少冰，去冰，半糖，三分糖，加珍珠，加布丁，大杯，中杯。"
-)
+PROMPT = default_menu().vocabulary()
+"""The words that the demo's calls tell the recogniser to expect, by language."""
 ORDER = Path(__file__).parent / "data" / "order_zh.flac"
 ORDER_WORDS = "珍珠奶茶"
 
@@ -196,7 +197,7 @@ def listen(sound: str, blocks: Iterator[Pcm], seconds: float, recognizer: Recogn
     began = time.perf_counter()
     for pcm in utterances(vad, blocks):
         outcome.speech += 1
-        transcript = recognizer.transcribe(pcm.astype(np.float32) / 32768.0, "zh", PROMPT)
+        transcript = recognizer.transcribe(pcm.astype(np.float32) / 32768.0, None, PROMPT)
         if transcript.text:
             outcome.turns.append(transcript.text)
         else:
