@@ -19,7 +19,7 @@ from tests.tiny_qwen import Drive, model
 from voice_agent.models import load_model
 from voice_agent.qwen import checkpoint
 from voice_agent.qwen.checkpoint import INDEX, CheckpointError
-from voice_agent.qwen.model import QwenConfig
+from voice_agent.qwen.config import QwenConfig
 
 Tensors = dict[str, torch.Tensor]
 EXPERT = "thinker.model.layers.1.mlp.experts.3.up_proj.weight"
@@ -63,9 +63,7 @@ def test_a_sharded_checkpoint_is_loaded_and_speaks_as_the_network_did(
     loaded = checkpoint.load(
         str(stored),
         slots=1,
-        config=QwenConfig(greedy=True, max_length=1024, max_reply=4, max_frames=4),
-        device="cpu",
-        dtype=torch.float32,
+        config=QwenConfig(greedy=True, max_length=1024, max_reply=4, max_frames=4, device="cpu", dtype="float32"),
     )
     loaded.thinker.model.set_experts_implementation("eager")
     loaded.talker.model.set_experts_implementation("eager")
@@ -75,7 +73,7 @@ def test_a_sharded_checkpoint_is_loaded_and_speaks_as_the_network_did(
 
 
 def test_a_model_is_chosen_by_its_folder(stored: Path) -> None:
-    loaded = load_model(str(stored), slots=2)
+    loaded = load_model(str(stored), slots=2, qwen=QwenConfig(max_length=256, max_frames=10))
     assert loaded.name == str(stored)
     assert loaded.thinker.slots == loaded.talker.slots == loaded.codec.slots == 2
     with pytest.raises(ValueError, match="or a folder that holds it, got 'qwen'"):

@@ -19,7 +19,8 @@ from transformers import (
 )
 
 from voice_agent.engine.protocols import TextToken, ThinkRequest
-from voice_agent.qwen.model import QwenConfig, QwenOmni
+from voice_agent.qwen.config import QwenConfig
+from voice_agent.qwen.model import QwenOmni
 from voice_agent.qwen.prompt import Template
 
 WIDTH = 32

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from voice_agent.asr import AsrConfig, RecognizerConfig
 from voice_agent.engine.protocols import Language
+from voice_agent.qwen.config import QwenConfig
 from voice_agent.server import ServerConfig
 from voice_agent.turn import TurnConfig
 from voice_agent.vad import VadConfig
@@ -40,6 +41,7 @@ class Config(BaseModel):
     asr: AsrConfig = AsrConfig()
     recognizer: RecognizerConfig = RecognizerConfig()
     engine: EngineConfig = EngineConfig()
+    qwen: QwenConfig = QwenConfig()
 
 
 class ConfigError(ValueError):

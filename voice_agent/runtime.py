@@ -99,7 +99,7 @@ async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     torch.set_num_threads(config.engine.threads)
-    model = await asyncio.to_thread(load_model, agent.model, slots=config.engine.slots)
+    model = await asyncio.to_thread(load_model, agent.model, slots=config.engine.slots, qwen=config.qwen)
     check_agent(agent, model)
     recognizer = await asyncio.to_thread(Recognizer, config.recognizer)
     silero = await asyncio.to_thread(SileroModel)

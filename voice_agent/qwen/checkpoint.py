@@ -19,7 +19,8 @@ from torch import Tensor
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
 from transformers.initialization import no_init_weights
 
-from voice_agent.qwen.model import QwenConfig, QwenOmni
+from voice_agent.qwen.config import QwenConfig
+from voice_agent.qwen.model import QwenOmni
 from voice_agent.qwen.prompt import Template
 
 __all__ = ["CheckpointError", "load", "verify"]
@@ -88,21 +89,15 @@ def read(
     return network.eval()
 
 
-def load(
-    source: str,
-    *,
-    slots: int,
-    config: QwenConfig = QwenConfig(),  # noqa: B008
-    device: str = "cuda" if torch.cuda.is_available() else "cpu",
-    dtype: torch.dtype = torch.bfloat16,
-) -> QwenOmni:
+def load(source: str, *, slots: int, config: QwenConfig = QwenConfig()) -> QwenOmni:  # noqa: B008
     """Load from a folder or the hub onto one device, with progress shown; the codec computes in float32.
 
     Raises CheckpointError for weights that are not those of the configuration.
     """
     folder = find(source)
     ids = verify(folder)
-    network = read(folder, ids, device, dtype)
+    device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    network = read(folder, ids, device, getattr(torch, config.dtype))
     network.code2wav.float()
     template = Template.load(
         folder,

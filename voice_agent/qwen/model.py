@@ -7,35 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
 
 from voice_agent.qwen.codec import QwenCodec
+from voice_agent.qwen.config import QwenConfig
 from voice_agent.qwen.prompt import CALL_OPEN, Template
 from voice_agent.qwen.sampling import Sampling
 from voice_agent.qwen.talker import PREDICTOR_SAMPLING, TALKER_SAMPLING, QwenTalker
 from voice_agent.qwen.thinker import QwenThinker
 
-__all__ = ["QwenConfig", "QwenOmni"]
-
-
-class QwenConfig(BaseModel):
-    """listen: the model hears recordings itself; else it reads the recogniser's text. voice: empty: the model's own.
-
-    max_length: tokens of a dialogue that the thinker holds. max_reply: tokens of a reply. max_frames: of its voice,
-    12.5 a second. kept: dialogues held between turns; null: as many as slots. greedy: no sampling anywhere, for tests.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    listen: bool = False
-    voice: str = ""
-    max_length: int = Field(8192, ge=256)
-    max_reply: int = Field(512, ge=2)
-    max_frames: int = Field(1500, ge=1)
-    prefill: int = Field(512, ge=1)
-    kept: int | None = Field(None, ge=0)
-    greedy: bool = False
+__all__ = ["QwenOmni"]
 
 
 @dataclass
