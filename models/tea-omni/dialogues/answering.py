@@ -30,8 +30,8 @@ def confirm(s: Scene, _: Any) -> Plan | None:
         return None
     chance = s.rng.random()
     if chance < 0.7:
-        return Plan(s.rng.choice(s.words.SIMPLE["yes"]), [("place", {})], "placed")
-    return Plan(s.rng.choice(s.words.SIMPLE["no"]), reply="hold") if chance < 0.85 else None
+        return Plan(s.rng.choice(s.words.SAY.simple["yes"]), [("place", {})], "placed")
+    return Plan(s.rng.choice(s.words.SAY.simple["no"]), reply="hold") if chance < 0.85 else None
 
 
 def that(s: Scene, drink: str) -> Plan | None:
@@ -43,7 +43,7 @@ def that(s: Scene, drink: str) -> Plan | None:
         en = ["no thanks", "never mind", "too expensive", "no, not that", "no, thank you"]
         return Plan(pick(s, zh, en), reply="ack", pending=("more", None))
     if chance < 0.25:
-        yes = [w for w in s.words.SIMPLE["yes"] if not w.startswith("下单") and "confirm" not in w]
+        yes = [w for w in s.words.SAY.simple["yes"] if not w.startswith("下单") and "confirm" not in w]
         return Plan(rng.choice(yes), [add_call({"drink": drink})])
     it = {**some_item(s, plain=0.5), "drink": drink}
     for key in OPTIONS:
@@ -59,7 +59,7 @@ def revert(s: Scene, data: tuple[str, int, Item]) -> Plan | None:
     old, number, back = data
     if number > len(s.lines) or s.rng.random() < 0.6:
         return None
-    said = s.rng.choice(s.words.BACK).format(old=s.words.topping(s.rng, old))
+    said = s.rng.choice(s.words.SAY.back).format(old=s.words.topping(s.rng, old))
     return Plan(said, [change_call(number, back)])
 
 
@@ -73,8 +73,8 @@ def rest(s: Scene, number: int) -> Plan | None:
     if not choices:
         return None
     value = s.rng.choice(choices)
-    words = [w for w in s.words.AFTER[value] if not w.startswith(("make", "a ", "要"))]
-    return Plan(s.rng.choice(s.words.REST).format(o=s.rng.choice(words)), [change_call(number, {key: value})])
+    words = [w for w in s.words.SAY.after[value] if not w.startswith(("make", "a ", "要"))]
+    return Plan(s.rng.choice(s.words.SAY.rest).format(o=s.rng.choice(words)), [change_call(number, {key: value})])
 
 
 def undo(s: Scene, data: tuple[int, Item]) -> Plan | None:
@@ -85,7 +85,7 @@ def undo(s: Scene, data: tuple[int, Item]) -> Plan | None:
     names = [t for t in what["add_toppings"] if t in s.lines[number - 1]["toppings"]]
     if not names:
         return None
-    said = s.rng.choice(s.words.NOT_ADDED)
+    said = s.rng.choice(s.words.SAY.not_added)
     if s.rng.random() < 0.5:
         said = s.words.change(s.rng, "", {"remove_toppings": names})
     return Plan(said, [change_call(number, {"remove_toppings": names})])
@@ -95,7 +95,7 @@ def more(s: Scene, _: Any) -> Plan | None:
     """Anything else? No."""
     if not s.lines:
         return None
-    return Plan(s.rng.choice(s.words.NO_MORE), [("read_back", {})], "read_back", pending=("confirm", None))
+    return Plan(s.rng.choice(s.words.SAY.no_more), [("read_back", {})], "read_back", pending=("confirm", None))
 
 
 def topping(s: Scene, name: str) -> Plan | None:
@@ -117,7 +117,7 @@ def drink(s: Scene, given: Item) -> Plan | None:
         return None
     said = s.words.order(rng, [it], False)
     if given.get("quantity", 1) > 1 or (given and rng.random() < 0.5):
-        said = rng.choice(s.words.NAMES[it["drink"]])
+        said = rng.choice(s.words.SAY.names[it["drink"]])
     return Plan(said, [add_call({**it, **given})])
 
 
@@ -129,14 +129,14 @@ def which(s: Scene, data: tuple[list[str], Item]) -> Plan | None:
     if it.get("ice") and it["ice"] not in s.shop.choices(chosen, "ice"):
         return None
     ordinals = ["第一个", "第二个", "第三个"] if is_zh(s) else ["the first one", "the second one", "the third one"]
-    name = s.rng.choice(s.words.NAMES[chosen])
+    name = s.rng.choice(s.words.SAY.names[chosen])
     zh = [name, name, name + "吧", ordinals[index], "要" + name, "来" + name]
     en = [name, name, name + " please", ordinals[index], "the " + name, "the " + name + " please"]
     said = pick(s, zh, en)
     it = {**it, "drink": chosen}
     if not it.get("ice") and name in said and s.rng.random() < 0.2:
         it["ice"] = s.rng.choice(s.shop.choices(chosen, "ice"))
-        said += ("，" if is_zh(s) else ", ") + s.rng.choice(s.words.AFTER[it["ice"]])
+        said += ("，" if is_zh(s) else ", ") + s.rng.choice(s.words.SAY.after[it["ice"]])
     return Plan(said, [add_call(it)])
 
 
@@ -152,7 +152,7 @@ def bad(s: Scene, it: Item) -> Plan | None:
             zh.remove("好的那来一杯吧")
         return Plan(pick(s, zh, en), [add_call({**it, "ice": None})]) if s.rng.random() < 0.7 else None
     value = s.rng.choice(choices)
-    word = s.rng.choice(s.words.AFTER[value])
+    word = s.rng.choice(s.words.SAY.after[value])
     if is_zh(s):
         said = s.rng.choice(["那就", "那", "", "就"]) + word + s.rng.choice(["", "吧"])
     else:
@@ -179,7 +179,7 @@ def sold(s: Scene, data: Item) -> Plan | None:
     it = {**some_item(s, plain=0.8), "quantity": data.get("quantity", 1)}
     if it["quantity"] > 1:
         it |= PLAIN
-        words = rng.choice(s.words.NAMES[it["drink"]])
+        words = rng.choice(s.words.SAY.names[it["drink"]])
     else:
         words = s.words.item(rng, it)
     zh = ["那换成", "那来", "那就", "换", "那要", "换成", "好，来"]
@@ -194,7 +194,7 @@ def resold(s: Scene, data: tuple[int, dict[str, Any]]) -> Plan | None:
         return None
     new = s.rng.choice([d for d in s.shop.menu.drinks if d != line["drink"]])
     lead = pick(s, ["那换成", "那就换", "换成"], ["then change it to ", "then make it a ", "change it to "])
-    return Plan(lead + s.rng.choice(s.words.NAMES[new]), [("replace", {"line": number, "drink": new})])
+    return Plan(lead + s.rng.choice(s.words.SAY.names[new]), [("replace", {"line": number, "drink": new})])
 
 
 ANSWERS: dict[str, Callable[[Scene, Any], Plan | None]] = {

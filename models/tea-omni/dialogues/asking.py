@@ -19,7 +19,7 @@ def look_up(s: Scene) -> Plan:
             else ["how much to add {x}", "how much is extra {x}", "what does adding {x} cost"]
         )
         if rng.random() < 0.35:
-            return Plan(rng.choice(s.words.HAVE).format(x=x), [("look_up", {"item": t})], "have_topping")
+            return Plan(rng.choice(s.words.SAY.have).format(x=x), [("look_up", {"item": t})], "have_topping")
         return Plan(ask.format(x=x), [("look_up", {"item": t})], "topping", pending=("topping", t))
     d = rng.choice(list(s.shop.menu.drinks))
     kind = rng.choice(["item", "item", "have", "have", "ice", "ice"])
@@ -27,8 +27,8 @@ def look_up(s: Scene) -> Plan:
         d = rng.choice(
             [d for d in s.shop.menu.drinks if len(s.shop.choices(d, "ice")) < len(s.shop.menu.options["ice"])]
         )
-    x = rng.choice(s.words.NAMES[d])
-    patterns = {"item": s.words.PRICE, "have": s.words.HAVE, "ice": s.words.HOT}[kind]
+    x = rng.choice(s.words.SAY.names[d])
+    patterns = {"item": s.words.SAY.price, "have": s.words.SAY.have, "ice": s.words.SAY.hot}[kind]
     return Plan(rng.choice(patterns).format(x=x), [("look_up", {"item": d})], kind, pending=("that", d))
 
 
@@ -36,37 +36,37 @@ def about(s: Scene) -> Plan:
     """What sizes, sugar or toppings a drink can have: the same for every drink."""
     drink = s.rng.choice(list(s.shop.menu.drinks))
     kind = s.rng.choice(["sizes", "options", "extras"])
-    said = s.rng.choice(s.words.ABOUT[kind]).format(x=s.rng.choice(s.words.NAMES[drink]))
+    said = s.rng.choice(s.words.SAY.about[kind]).format(x=s.rng.choice(s.words.SAY.names[drink]))
     return Plan(said, reply=kind, pending=("that", drink))
 
 
 def menu(s: Scene) -> Plan:
-    return Plan(s.rng.choice(s.words.SIMPLE["menu"]), [("look_up", {})], "menu")
+    return Plan(s.rng.choice(s.words.SAY.simple["menu"]), [("look_up", {})], "menu")
 
 
 def read_back(s: Scene) -> Plan:
     kind = s.rng.choice(["read_back", "finish", "finish", "total"])
     if kind == "finish" and s.pending and s.pending[0] == "confirm" and s.lines:
-        return Plan(s.rng.choice(s.words.SIMPLE[kind]), [("place", {})], "placed")
+        return Plan(s.rng.choice(s.words.SAY.simple[kind]), [("place", {})], "placed")
     reply = "total" if kind == "total" else "read_back"
-    return Plan(s.rng.choice(s.words.SIMPLE[kind]), [("read_back", {})], reply, pending=("confirm", None))
+    return Plan(s.rng.choice(s.words.SAY.simple[kind]), [("read_back", {})], reply, pending=("confirm", None))
 
 
 def place(s: Scene) -> Plan:
-    said = s.rng.choice(s.words.SIMPLE["place"])
+    said = s.rng.choice(s.words.SAY.simple["place"])
     if not s.lines:
         return Plan(said, reply="empty")
     return Plan(said, [("place", {})], "placed")
 
 
 def order_number(s: Scene) -> Plan:
-    said = s.rng.choice(s.words.SIMPLE["order_number"])
+    said = s.rng.choice(s.words.SAY.simple["order_number"])
     return Plan(said, reply="number" if s.order_number is not None else "no_number")
 
 
 def simple(kind: str, reply: str) -> Callable[[Scene], Plan]:
     def plan(s: Scene) -> Plan:
-        said = s.rng.choice(s.words.SIMPLE[kind])
+        said = s.rng.choice(s.words.SAY.simple[kind])
         if reply == "ack" and not s.lines:
             return Plan(said, reply="ack_empty")
         return Plan(said, reply=reply, pending=("more", None) if reply == "ack" else None)

@@ -32,7 +32,7 @@ def change(s: Scene) -> Plan:
     if list(what) == ["quantity"] and s.rng.random() < 0.6:
         n = s.words.quantity(s.rng, what["quantity"]) if is_zh(s) else s.words.number(what["quantity"])
         old = s.words.quantity(s.rng, line["quantity"])
-        pattern = s.rng.choice([p for p in s.words.DOUBLE if ref or "{ref}" not in p])
+        pattern = s.rng.choice([p for p in s.words.SAY.double if ref or "{ref}" not in p])
         if number != latest(s) and "{ref}" not in pattern:
             pattern = "{ref}" + s.rng.choice(["要{n}", "改成{n}"]) if is_zh(s) else "make {ref} {n}"
         return Plan(pattern.format(n=n, old=old, ref=ref), [change_call(number, what)])
@@ -61,7 +61,7 @@ def some_cups(s: Scene) -> Plan:
     if number == latest(s):
         ref = ""
     else:
-        ref = s.rng.choice(s.words.NAMES[line["drink"]])
+        ref = s.rng.choice(s.words.SAY.names[line["drink"]])
         if sum(x["drink"] == line["drink"] for x in s.lines) > 1:
             return change(s)
     zh = is_zh(s)
@@ -97,15 +97,17 @@ def replace_cups(s: Scene) -> Plan:
     line = s.lines[number - 1]
     cups = s.rng.choice([1, 1, 1, s.rng.randint(1, line["quantity"] - 1)])
     new = s.rng.choice([d for d in s.shop.menu.drinks if d != line["drink"]])
-    name = s.rng.choice(s.words.NAMES[line["drink"]])
+    name = s.rng.choice(s.words.SAY.names[line["drink"]])
     single = sum(x["drink"] == line["drink"] for x in s.lines) == 1
     patterns = [
-        p for p in s.words.ONE_TO if ("name" in p or "ref" in p) == (number != latest(s)) or (single and "name" in p)
+        p
+        for p in s.words.SAY.one_to
+        if ("name" in p or "ref" in p) == (number != latest(s)) or (single and "name" in p)
     ]
     if number != latest(s) and not single:
         return replace(s)
     n = s.words.count(cups) + s.rng.choice(["杯", "杯", "个"]) if is_zh(s) else s.words.number(cups)
-    new_name = s.rng.choice(s.words.NAMES[new])
+    new_name = s.rng.choice(s.words.SAY.names[new])
     if not is_zh(s):
         new_name = "a " + new_name if cups == 1 else s.words.plural(new_name)
     names = name if is_zh(s) else s.words.plural(name)
@@ -140,8 +142,8 @@ def misheard(s: Scene) -> Plan:
     new = s.rng.choice([d for d in s.shop.menu.drinks if d != line["drink"]])
     if any(line[k] not in s.shop.choices(new, k) for k in OPTIONS if line[k] != s.shop.default(line["drink"], k)):
         return change(s)
-    x, y = s.rng.choice(s.words.NAMES[new]), s.rng.choice(s.words.NAMES[line["drink"]])
-    return Plan(s.rng.choice(s.words.MISHEARD).format(x=x, y=y), [change_call(number, {"drink": new})])
+    x, y = s.rng.choice(s.words.SAY.names[new]), s.rng.choice(s.words.SAY.names[line["drink"]])
+    return Plan(s.rng.choice(s.words.SAY.misheard).format(x=x, y=y), [change_call(number, {"drink": new})])
 
 
 def choice_to_choice(s: Scene) -> Plan:
@@ -154,8 +156,8 @@ def choice_to_choice(s: Scene) -> Plan:
     number, key = rng.choice(keys)
     line = s.lines[number - 1]
     new = rng.choice([c for c in s.shop.choices(line["drink"], key) if c != line[key]] or [line[key]])
-    old_word, new_word = rng.choice(s.words.BEFORE[line[key]]), rng.choice(s.words.BEFORE[new])
-    said = rng.choice(s.words.OLD_TO_NEW).format(old=old_word, new=new_word)
+    old_word, new_word = rng.choice(s.words.SAY.before[line[key]]), rng.choice(s.words.SAY.before[new])
+    said = rng.choice(s.words.SAY.old_to_new).format(old=old_word, new=new_word)
     return Plan(said, [change_call(number, {key: new})])
 
 
@@ -206,11 +208,11 @@ def replace(s: Scene) -> Plan:
         args["toppings"] = new["toppings"]
     bare = not any(new[k] for k in OPTIONS) and not new["toppings"] and not told
     if bare:
-        new_words = s.rng.choice(s.words.NAMES[new["drink"]])
+        new_words = s.rng.choice(s.words.SAY.names[new["drink"]])
     else:
         new_words = s.words.item(s.rng, new if told else {**new, "quantity": 1})
         if not told and line["quantity"] > 1:
-            new_words = s.rng.choice(s.words.NAMES[new["drink"]])
+            new_words = s.rng.choice(s.words.SAY.names[new["drink"]])
             args = {"line": number, "drink": new["drink"]}
     if sum(x["drink"] == line["drink"] for x in s.lines) > 1 and (not ref or number != latest(s)):
         return order(s)
@@ -268,7 +270,7 @@ def two_operations(s: Scene) -> Plan:
             cuts.append((number, ("remove", {"line": number})))
         elif kind == "replace":
             new = rng.choice([d for d in s.shop.menu.drinks if d != line["drink"]])
-            said.append(s.words.replace(rng, ref, name, rng.choice(s.words.NAMES[new])))
+            said.append(s.words.replace(rng, ref, name, rng.choice(s.words.SAY.names[new])))
             cuts.append((number, ("replace", {"line": number, "drink": new})))
         else:
             what = some_change(s, line)
@@ -300,7 +302,7 @@ def two_lines(s: Scene) -> Plan:
         return change(s)
     if rng.random() < 0.3:
         calls: list[Call] = [("remove", {"line": i}) for i in range(n, 0, -1) if i != first[0]]
-        return Plan(rng.choice(s.words.KEEP_ONLY).format(ref=first[1]), calls)
+        return Plan(rng.choice(s.words.SAY.keep_only).format(ref=first[1]), calls)
     second = pick_line(s, explicit=True, avoid=first[0])
     if second is None or second[0] == first[0] or not second[1] or n < 3:
         return change(s)
@@ -326,12 +328,12 @@ def then_place(s: Scene) -> Plan:
     plan = s.rng.choice([change, remove, replace])(s)
     if len(plan.calls) != 1 or (plan.calls[0][0] == "remove" and len(s.lines) == 1):
         return plan
-    said = plan.said + s.rng.choice(s.words.JOINT) + s.rng.choice(s.words.SIMPLE["place"])
+    said = plan.said + s.rng.choice(s.words.SAY.joint) + s.rng.choice(s.words.SAY.simple["place"])
     return Plan(said, [*plan.calls, ("place", {})], "placed")
 
 
 def clear(s: Scene) -> Plan:
-    said = s.rng.choice(s.words.SIMPLE["clear"])
+    said = s.rng.choice(s.words.SAY.simple["clear"])
     if s.rng.random() < 0.25:
         it = some_item(s, plain=0.5)
         joint = s.rng.choice(["，", "，重新来", "，换成"]) if is_zh(s) else s.rng.choice([", ", " and ", ". "])

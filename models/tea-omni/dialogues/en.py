@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import zh
-from .words import load
+from .words import phrases
 
 Item = dict[str, Any]
 ONES = [
@@ -33,16 +33,8 @@ ONES = [
     "nineteen",
 ]
 TENS = ["-", "-", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
-_WORDS = load("en")
-NAMES = _WORDS["names"]
-DRINK = {name: words[0] for name, words in NAMES.items()}
-TOPPING = _WORDS["topping"]
-SAID_TOPPING = _WORDS["said_topping"]
-SHOWN = _WORDS["shown"]
-BEFORE = _WORDS["before"]
-AFTER = _WORDS["after"]
-CATEGORY = _WORDS["category"]
-UNSOLD = _WORDS["unsold"]
+SAY = phrases("en")
+DRINK = {name: words[0] for name, words in SAY.names.items()}
 
 
 def number(value: int) -> str:
@@ -76,7 +68,7 @@ def plural(name: str) -> str:
 def named(rng: random.Random, drink: str, n: int) -> str:
     if rng.random() < 0.03:
         return zh.DRINK[drink]
-    name = rng.choice(NAMES[drink])
+    name = rng.choice(SAY.names[drink])
     return name if n == 1 or rng.random() < 0.2 else plural(name)
 
 
@@ -93,7 +85,7 @@ def quantity(rng: random.Random, value: int) -> str:
 
 
 def topping(rng: random.Random, name: str) -> str:
-    return rng.choice(SAID_TOPPING.get(name, [TOPPING[name]]))
+    return rng.choice(SAY.said_topping.get(name, [SAY.topping[name]]))
 
 
 def toppings(rng: random.Random, names: Sequence[str]) -> str:
@@ -126,8 +118,8 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
         options.remove(it["size"])
         options.insert(0, it["size"])
         cut = max(1, cut)
-    before = " ".join(rng.choice(BEFORE[o]) for o in options[:cut])
-    after = [rng.choice(AFTER[o]) for o in options[cut:]]
+    before = " ".join(rng.choice(SAY.before[o]) for o in options[:cut])
+    after = [rng.choice(SAY.after[o]) for o in options[cut:]]
     tops = it.get("toppings") or []
     if tops:
         after.insert(rng.randint(0, len(after)), toppings(rng, tops))
@@ -152,22 +144,8 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
     return core + joint + rest
 
 
-WANT = _WORDS["want"]
-MORE = _WORDS["more"]
-END = _WORDS["end"]
-AND = _WORDS["and"]
-JOINT = _WORDS["joint"]
-BEFORE_ORDER = _WORDS["before_order"]
-SAME_N = _WORDS["same_n"]
-MISHEARD = _WORDS["misheard"]
-OLD_TO_NEW = _WORDS["old_to_new"]
-BACK = _WORDS["back"]
-NO_MORE = _WORDS["no_more"]
-NO = _WORDS["no"]
-
-
 def wish(rng: random.Random, more: bool) -> str:
-    choice = rng.choice(["", *WANT, *WANT]) if not more or rng.random() < 0.4 else rng.choice(MORE)
+    choice = rng.choice(["", *SAY.want, *SAY.want]) if not more or rng.random() < 0.4 else rng.choice(SAY.more)
     return choice + " " if choice else ""
 
 
@@ -176,12 +154,12 @@ def order(rng: random.Random, items: Sequence[Item], more: bool) -> str:
     manner = (rng.random(), rng.choice([0, 3])) if len(items) > 1 and rng.random() < 0.8 else None
     joint = rng.choice([", ", ", ", ", and ", " and "]) if manner and rng.random() < 0.4 else ""
     for index, it in enumerate(items):
-        text += ((joint or rng.choice(AND)) if index else "") + item(rng, it, manner)
-    return text + rng.choice(END)
+        text += ((joint or rng.choice(SAY.conjunctions)) if index else "") + item(rng, it, manner)
+    return text + rng.choice(SAY.end)
 
 
 def each(rng: random.Random, items: Sequence[Item], n: int, more: bool) -> str:
-    names = [rng.choice(NAMES[it["drink"]]) for it in items]
+    names = [rng.choice(SAY.names[it["drink"]]) for it in items]
     body = ", ".join(names[:-1]) + " and " + names[-1]
     return (
         wish(rng, more)
@@ -193,12 +171,12 @@ def each(rng: random.Random, items: Sequence[Item], n: int, more: bool) -> str:
                 f"{body}, {number(n)} of each",
             ]
         )
-        + rng.choice(END)
+        + rng.choice(SAY.end)
     )
 
 
 def for_all(rng: random.Random, value: str, n: int) -> str:
-    word = rng.choice([w for w in AFTER[value] if not w.startswith(("make", "a "))])
+    word = rng.choice([w for w in SAY.after[value] if not w.startswith(("make", "a "))])
     lead = rng.choice(
         ["both", "both", "both of them"] if n == 2 else ["all", "all of them", "all three" if n == 3 else "all"]
     )
@@ -211,10 +189,10 @@ def for_all(rng: random.Random, value: str, n: int) -> str:
 
 
 def varieties(rng: random.Random, drink: str, parts: Sequence[Item], key: str) -> str:
-    name = rng.choice(NAMES[drink])
+    name = rng.choice(SAY.names[drink])
     n = sum(p["quantity"] for p in parts)
     if rng.random() < 0.5:
-        bits = [quantity(rng, p["quantity"]) + " " + rng.choice(BEFORE[p[key]]) for p in parts]
+        bits = [quantity(rng, p["quantity"]) + " " + rng.choice(SAY.before[p[key]]) for p in parts]
         return (
             rng.choice([" and ", ", "]).join([", ".join(bits[:-1]), bits[-1]])
             + " "
@@ -224,7 +202,7 @@ def varieties(rng: random.Random, drink: str, parts: Sequence[Item], key: str) -
         number(p["quantity"])
         + rng.choice([" ", " with "]) * (key != "size")
         + " " * (key == "size")
-        + rng.choice([w for w in AFTER[p[key]] if not w.startswith(("make", "with", "in ", "a "))])
+        + rng.choice([w for w in SAY.after[p[key]] if not w.startswith(("make", "with", "in ", "a "))])
         for p in parts
     ]
     return (
@@ -235,7 +213,7 @@ def varieties(rng: random.Random, drink: str, parts: Sequence[Item], key: str) -
 
 
 def option_words(rng: random.Random, it: Item) -> str:
-    words = [rng.choice(AFTER[o]) for o in said_options(it)]
+    words = [rng.choice(SAY.after[o]) for o in said_options(it)]
     rng.shuffle(words)
     if it.get("toppings"):
         words.append(toppings(rng, it["toppings"]))
@@ -269,26 +247,28 @@ def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, s
             else " "
         )
         bits.append(lead + joint + words)
-    return head + rng.choice([", ", ". ", " "]) + rng.choice([" and ", ", ", " and "]).join(bits) + rng.choice(END[:8])
+    return (
+        head + rng.choice([", ", ". ", " "]) + rng.choice([" and ", ", ", " and "]).join(bits) + rng.choice(SAY.end[:8])
+    )
 
 
 def corrected_order(rng: random.Random, wrong: Item, right: Item, what: str, more: bool) -> str:
-    no = rng.choice([", ", ", ", " ", ". "]) + rng.choice(NO)
+    no = rng.choice([", ", ", ", " ", ". "]) + rng.choice(SAY.no)
     head = wish(rng, more) + item(rng, wrong)
     if what == "drink":
-        tail = rng.choice(["", "a ", "the ", "I want "]) + rng.choice(NAMES[right["drink"]])
+        tail = rng.choice(["", "a ", "the ", "I want "]) + rng.choice(SAY.names[right["drink"]])
     elif what == "quantity":
         tail = number(right["quantity"])
     else:
-        tail = rng.choice(["", "make it "]) + rng.choice(BEFORE[right[what]])
-    return head + no + tail + rng.choice(END[:9])
+        tail = rng.choice(["", "make it "]) + rng.choice(SAY.before[right[what]])
+    return head + no + tail + rng.choice(SAY.end[:9])
 
 
 ORDINAL = ["", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
 
 
 def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: int, total: int) -> str:
-    name = rng.choice(NAMES[line["drink"]])
+    name = rng.choice(SAY.names[line["drink"]])
     if how == "latest":
         last = ["the last one"] if number_ == total else []
         return rng.choice(["that one", "it", "that", "this one", "that drink", "the one I just ordered", "it", *last])
@@ -302,7 +282,7 @@ def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: in
     if how == "other":
         return rng.choice(["the other one", "the other", "the other drink"])
     if how == "attribute":
-        word = SHOWN[line["attribute"]]
+        word = SAY.shown[line["attribute"]]
         if rng.random() < 0.3:
             return f"the {word} {name}"
         return (
@@ -316,9 +296,9 @@ def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: in
 def option_change(rng: random.Random, what: Item) -> list[str]:
     return [
         rng.choice(
-            BEFORE[what[k]]
+            SAY.before[what[k]]
             if rng.random() < 0.5
-            else [w for w in AFTER[what[k]] if not w.startswith(("make", "with", "in "))]
+            else [w for w in SAY.after[what[k]] if not w.startswith(("make", "with", "in "))]
         )
         for k in ("size", "ice", "sugar")
         if what.get(k)
@@ -409,7 +389,7 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
 
 def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
     words = [
-        w.removeprefix("make it ").removeprefix("with ") for w in [rng.choice(AFTER[o]) for o in said_options(what)]
+        w.removeprefix("make it ").removeprefix("with ") for w in [rng.choice(SAY.after[o]) for o in said_options(what)]
     ]
     n = number(cups)
     if what.get("toppings"):
@@ -566,23 +546,10 @@ def all_change(rng: random.Random, what: Item) -> str:
     ) + rng.choice(["", "", " please"])
 
 
-SIMPLE = _WORDS["simple"]
-DOUBLE = _WORDS["double"]
-PRICE = _WORDS["price"]
-HAVE = _WORDS["have"]
-HOT = _WORDS["hot"]
-THAT = _WORDS["that"]
-PARTIAL = _WORDS["partial"]
-
-
-def price_question(rng: random.Random, x: str) -> str:
-    return rng.choice(PRICE).format(x=x)
-
-
 def that_one(rng: random.Random, it: Item) -> str:
     n, options = it.get("quantity", 1), option_words(rng, it)
     if n == 1 and not options:
-        return rng.choice(THAT)
+        return rng.choice(SAY.that)
     size = it.get("size")
     if size and not it.get("ice") and not it.get("sugar") and not it.get("toppings"):
         return rng.choice(
@@ -613,11 +580,11 @@ def that_one(rng: random.Random, it: Item) -> str:
 def describe(line: Mapping[str, Any], defaults: Mapping[str, str]) -> str:
     """two large pearl milk teas with less ice, half sugar and coconut jelly."""
     n = line["quantity"]
-    size = SHOWN[line["size"]] + " " if line["size"] != defaults["size"] else ""
+    size = SAY.shown[line["size"]] + " " if line["size"] != defaults["size"] else ""
     heat = "hot " if line["ice"] == "hot" and defaults["ice"] != "hot" else ""
     name = DRINK[line["drink"]]
-    extra = [SHOWN[line[k]] for k in ("ice", "sugar") if line[k] != defaults[k] and line[k] != "hot"]
-    extra += [TOPPING[t] for t in line["toppings"]]
+    extra = [SAY.shown[line[k]] for k in ("ice", "sugar") if line[k] != defaults[k] and line[k] != "hot"]
+    extra += [SAY.topping[t] for t in line["toppings"]]
     tail = ""
     if extra:
         tail = " with " + (", ".join(extra[:-1]) + " and " + extra[-1] if len(extra) > 1 else extra[0])
@@ -632,20 +599,4 @@ def price(value: float, alone: bool) -> str:
     return yuan(value) if alone else yuan(value) + " in total"
 
 
-SAME_BUT = _WORDS["same_but"]
-SAME_AS = _WORDS["same_as"]
-GENERIC = _WORDS["generic"]
-ONE_TO = _WORDS["one_to"]
-REST = _WORDS["rest"]
-NOT_ADDED = _WORDS["not_added"]
-KEEP_ONLY = _WORDS["keep_only"]
-TEXT = _WORDS["text"]
-CHATTER = _WORDS["chatter"]
-ABOUT = _WORDS["about"]
-PLAIN = _WORDS["plain"]
-ALONE = {choice: [w for w in ways if not w.startswith(("make", "a "))] for choice, ways in AFTER.items()}
-BARE = _WORDS["bare"]
-PART = _WORDS["part"]
-STARTS = tuple(_WORDS["starts"])
-LEADS = _WORDS["leads"]
-TAILS = _WORDS["tails"]
+ALONE = {choice: [w for w in ways if not w.startswith(("make", "a "))] for choice, ways in SAY.after.items()}

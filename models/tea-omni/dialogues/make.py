@@ -29,7 +29,7 @@ END = "<end>"
 VOWEL = re.compile(r"\b([Aa]) (?=[aeio])")
 FAILED: dict[str, Any] = {"ok": False, "error": "failed", "changed": []}
 _PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
-CHATTER_EN: list[str] = en.CHATTER
+CHATTER_EN: list[str] = en.SAY.chatter
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -
         return [SAY]
     named = mentioned(plan.said, scene.words)
     drinks = {line["drink"] for line in context.lines}
-    for word, held in scene.words.GENERIC.items():
+    for word, held in scene.words.SAY.generic.items():
         if word in plan.said and len(drinks & set(held)) == 1 and not named & drinks & set(held):
             named |= drinks & set(held)
     state = grammar.start(context.grammar_lines())
@@ -127,8 +127,8 @@ def mentioned(text: str, words: ModuleType) -> set[str]:
 @functools.cache
 def _called(words: ModuleType) -> list[tuple[str, str]]:
     """What drinks are called, and a part of the name with what must follow it; the longest first."""
-    known = {name.lower(): drink for drink, names in words.NAMES.items() for name in names}
-    for drink, part in words.PART.items():
+    known = {name.lower(): drink for drink, names in words.SAY.names.items() for name in names}
+    for drink, part in words.SAY.part.items():
         known |= dict.fromkeys([part + "那", part + "的"] if words is zh else [part + " one"], drink)
     return sorted(known.items(), key=lambda pair: -len(pair[0]))
 

@@ -12,12 +12,12 @@ def order(s: Scene) -> Plan:
     said = s.words.order(s.rng, items, bool(s.lines))
     pick = s.rng.random()
     if pick < 0.05:
-        said = s.rng.choice(s.words.BEFORE_ORDER) + said
+        said = s.rng.choice(s.words.SAY.before_order) + said
     elif pick < 0.09:
-        said += s.rng.choice(s.words.JOINT) + s.rng.choice(s.words.SIMPLE["finish"])
+        said += s.rng.choice(s.words.SAY.joint) + s.rng.choice(s.words.SAY.simple["finish"])
     elif pick < 0.12:
         return Plan(
-            said + s.rng.choice(s.words.JOINT) + s.rng.choice(s.words.SIMPLE["place"]),
+            said + s.rng.choice(s.words.SAY.joint) + s.rng.choice(s.words.SAY.simple["place"]),
             [*calls, ("place", {})],
             "placed",
         )
@@ -49,15 +49,15 @@ def by_turns(s: Scene) -> Plan:
     for it in items:
         key = rng.choice([k for k in OPTIONS if len(s.shop.choices(it["drink"], k)) > 1])
         it[key] = rng.choice(s.shop.choices(it["drink"], key))
-        words.append(rng.choice([w for w in s.words.AFTER[it[key]] if not w.startswith(("make", "a "))]))
+        words.append(rng.choice([w for w in s.words.SAY.after[it[key]] if not w.startswith(("make", "a "))]))
     if rng.random() < 0.6 or len({it["drink"] for it in items}) < len(items):
         return Plan(said + s.words.by_turns(rng, words), [add_call(it) for it in items])
     one = rng.randrange(len(items))
     for other in items[:one] + items[one + 1 :]:
         other |= dict.fromkeys(OPTIONS)
-    name = rng.choice(s.words.NAMES[items[one]["drink"]])
+    name = rng.choice(s.words.SAY.names[items[one]["drink"]])
     joint = rng.choice(["", "要", "那杯"]) if is_zh(s) else " "
-    return Plan(said + rng.choice(s.words.JOINT[:3]) + name + joint + words[one], [add_call(it) for it in items])
+    return Plan(said + rng.choice(s.words.SAY.joint[:3]) + name + joint + words[one], [add_call(it) for it in items])
 
 
 def also(s: Scene) -> Plan:
@@ -70,9 +70,9 @@ def also(s: Scene) -> Plan:
         return order(s)
     key = rng.choice(keys)
     second[key] = first[key]
-    said = s.words.order(rng, [first], bool(s.lines)) + rng.choice(s.words.AND)
-    name = rng.choice(s.words.NAMES[second["drink"]])
-    word = rng.choice(s.words.BEFORE[first[key]])
+    said = s.words.order(rng, [first], bool(s.lines)) + rng.choice(s.words.SAY.conjunctions)
+    name = rng.choice(s.words.SAY.names[second["drink"]])
+    word = rng.choice(s.words.SAY.before[first[key]])
     said += (
         rng.choice([f"{name}也要{word}", f"一杯{name}，也是{word}", f"一杯{name}也{word}"])
         if is_zh(s)
@@ -90,7 +90,7 @@ def varieties(s: Scene) -> Plan:
         list(s.shop.choices(drink, key)), rng.choice([2, 2, 2, 3]) if len(s.shop.choices(drink, key)) > 2 else 2
     )
     parts = [{"drink": drink, "quantity": rng.choice([1, 1, 1, 2, 3]), key: value} for value in values]
-    said = s.words.wish(rng, bool(s.lines)) + s.words.varieties(rng, drink, parts, key) + rng.choice(s.words.END)
+    said = s.words.wish(rng, bool(s.lines)) + s.words.varieties(rng, drink, parts, key) + rng.choice(s.words.SAY.end)
     return Plan(said, [add_call(part) for part in parts])
 
 
@@ -143,7 +143,7 @@ def order_with_split(s: Scene) -> Plan:
     if any(name != "add" for name, _ in one.calls) or len(one.calls) > 2:
         return two
     pair = [one, two] if s.rng.random() < 0.5 else [two, one]
-    return Plan(pair[0].said + s.rng.choice(s.words.JOINT) + pair[1].said, pair[0].calls + pair[1].calls)
+    return Plan(pair[0].said + s.rng.choice(s.words.SAY.joint) + pair[1].said, pair[0].calls + pair[1].calls)
 
 
 def corrected(s: Scene) -> Plan:
@@ -173,31 +173,31 @@ def same_again(s: Scene) -> Plan:
     if s.rng.random() < 0.25:
         key = s.rng.choice([k for k in OPTIONS if len(s.shop.choices(it["drink"], k)) > 1])
         it[key] = s.rng.choice([c for c in s.shop.choices(it["drink"], key) if c != s.lines[latest(s) - 1][key]])
-        words = [w for w in s.words.AFTER[it[key]] if not w.startswith("make")]
-        return Plan(s.rng.choice(s.words.SAME_BUT).format(o=s.rng.choice(words)), [add_call(it)])
+        words = [w for w in s.words.SAY.after[it[key]] if not w.startswith("make")]
+        return Plan(s.rng.choice(s.words.SAY.same_but).format(o=s.rng.choice(words)), [add_call(it)])
     if len(s.lines) > 1 and s.rng.random() < 0.2:
         picked = pick_line(s, explicit=True)
         if picked and picked[1]:
             it = copy_of(s.lines[picked[0] - 1], s)
-            return Plan(s.rng.choice(s.words.SAME_AS).format(ref=picked[1]), [add_call(it)])
+            return Plan(s.rng.choice(s.words.SAY.same_as).format(ref=picked[1]), [add_call(it)])
     if s.rng.random() < 0.25:
         it["quantity"] = s.rng.choice([2, 2, 3, 4, 5])
         n = s.words.quantity(s.rng, it["quantity"]) if is_zh(s) else s.words.number(it["quantity"])
-        return Plan(s.rng.choice(s.words.SAME_N).format(n=n), [add_call(it)])
-    return Plan(s.rng.choice(s.words.SIMPLE["same"]), [add_call(it)])
+        return Plan(s.rng.choice(s.words.SAY.same_n).format(n=n), [add_call(it)])
+    return Plan(s.rng.choice(s.words.SAY.simple["same"]), [add_call(it)])
 
 
 def with_unsold(s: Scene) -> Plan:
     it = some_item(s, plain=0.5)
-    other: Item = {"drink": "", "name": s.rng.choice(s.words.UNSOLD), "quantity": s.rng.choice([1, 1, 2])}
+    other: Item = {"drink": "", "name": s.rng.choice(s.words.SAY.unsold), "quantity": s.rng.choice([1, 1, 2])}
     items = [it, other] if s.rng.random() < 0.7 else [other, it]
     return Plan(s.words.order(s.rng, items, bool(s.lines)), [add_call(it)], "also_no_item")
 
 
 def unsold(s: Scene) -> Plan:
-    rng, x = s.rng, s.rng.choice(s.words.UNSOLD)
+    rng, x = s.rng, s.rng.choice(s.words.SAY.unsold)
     if rng.random() < 0.4:
-        return Plan(rng.choice(s.words.HAVE + s.words.PRICE).format(x=x), reply="no_item")
+        return Plan(rng.choice(s.words.SAY.have + s.words.SAY.price).format(x=x), reply="no_item")
     it: Item = {"drink": "", "name": x, "quantity": rng.choice([1, 1, 2])}
     if rng.random() < 0.15:
         it[key] = rng.choice(list(s.shop.menu.options[key])) if (key := rng.choice(OPTIONS)) else None
@@ -216,18 +216,20 @@ def partial(s: Scene) -> Plan:
     """Nothing to order yet: I want a … / large please, with no drink named."""
     rng = s.rng
     if rng.random() < 0.6 or s.lines:
-        return Plan(rng.choice(s.words.PARTIAL) + rng.choice(["", "", "，", "…"]), reply="what", pending=("drink", {}))
+        return Plan(
+            rng.choice(s.words.SAY.partial) + rng.choice(["", "", "，", "…"]), reply="what", pending=("drink", {})
+        )
     it = {key: rng.choice(list(s.shop.menu.options[key])) for key in rng.sample(OPTIONS, rng.choice([1, 1, 2]))}
     if rng.random() < 0.5:
         it["quantity"] = rng.choice([1, 2, 2, 3])
         return Plan(s.words.that_one(rng, it), reply="what", pending=("drink", it))
-    lead = rng.choice(s.words.WANT) + (" " if s.words.__name__.endswith("en") else "")
+    lead = rng.choice(s.words.SAY.want) + (" " if s.words.__name__.endswith("en") else "")
     return Plan(lead + s.words.option_words(rng, it), reply="what", pending=("drink", it))
 
 
 def category(s: Scene) -> Plan:
     """A name that fits several drinks: ask."""
-    names, drinks = s.words.CATEGORY[s.rng.choice(list(s.words.CATEGORY))]
+    names, drinks = s.words.SAY.category[s.rng.choice(list(s.words.SAY.category))]
     it = {**some_item(s, plain=0.6), "toppings": [], "name": s.rng.choice(names), "drink": drinks[0]}
     it["ice"] = (
         it["ice"] if it["ice"] in ("less_ice", "no_ice", "hot", "light_ice") and drinks[0] != "mango_sago" else None

@@ -18,7 +18,7 @@ def price(value: float) -> float:
 
 def compose(s: Scene, plan: Plan, results: Sequence[tuple[Call, Result]]) -> str:
     """The reply after `results`; `s.shop` is the shop after the calls."""
-    words, text = s.words, s.words.TEXT
+    words, text = s.words, s.words.SAY.text
     errors = [result for _, result in results if result["error"]]
     good = [(call, result) for call, result in results if not result["error"]]
     parts = [_action(s, plan, good)] if any(call[0] in ACTIONS for call, _ in good) else []
@@ -55,11 +55,11 @@ def _total(s: Scene, cart: dict[str, Any], alone: bool) -> str:
 
 
 def _name(s: Scene, item: str) -> str:
-    return s.words.DRINK.get(item) or s.words.TOPPING[item]
+    return s.words.DRINK.get(item) or s.words.SAY.topping[item]
 
 
 def _action(s: Scene, plan: Plan, good: Sequence[tuple[Call, Result]]) -> str:
-    words, text = s.words, s.words.TEXT
+    words, text = s.words, s.words.SAY.text
     cart = good[-1][1]["cart"]
     total = _total(s, cart, True)
     names = [call[0] for call, _ in good]
@@ -89,7 +89,7 @@ def _action(s: Scene, plan: Plan, good: Sequence[tuple[Call, Result]]) -> str:
 
 
 def _error(s: Scene, result: Result) -> str:
-    text = s.words.TEXT
+    text = s.words.SAY.text
     if result["error"] == "sold_out":
         return text["sold_out"].format(x=_name(s, result["item"]))
     if result["error"] == "quantity_unclear":
@@ -107,7 +107,7 @@ def _error(s: Scene, result: Result) -> str:
 
 def _answer(s: Scene, plan: Plan, result: Result) -> str:
     """Read back, place, look up."""
-    words, text = s.words, s.words.TEXT
+    words, text = s.words, s.words.SAY.text
     cart = result["cart"]
     if plan.reply == "read_back":
         return text["read_back"].format(items=_listed(s, cart["lines"]), price=words.price(price(cart["total"]), False))
@@ -149,7 +149,7 @@ def _choice(s: Scene, ids: Sequence[str], and_: bool = False) -> str:
 
 
 def _ices(s: Scene, ids: Sequence[str], and_: bool = False) -> str:
-    names = [s.words.SHOWN[i] + ("的" if i == "hot" and s.words.__name__.endswith("zh") else "") for i in ids]
+    names = [s.words.SAY.shown[i] + ("的" if i == "hot" and s.words.__name__.endswith("zh") else "") for i in ids]
     if len(names) == 1:
         return names[0]
     if s.words.__name__.endswith("zh"):

@@ -132,8 +132,8 @@ def pick_line(s: Scene, explicit: bool = False, avoid: int = 0) -> tuple[int, st
         return None
     how = rng.choice(hows)
     shown = {**line, "attribute": line[rng.choice(special)] if special else ""}
-    name = rng.choice(s.words.NAMES[line["drink"]])
-    kinds = [word for word, held in s.words.GENERIC.items() if {line["drink"]} == set(held) & set(drinks)]
+    name = rng.choice(s.words.SAY.names[line["drink"]])
+    kinds = [word for word, held in s.words.SAY.generic.items() if {line["drink"]} == set(held) & set(drinks)]
     if how == "name" and kinds and rng.random() < 0.2:
         word = rng.choice(kinds)
         return (

@@ -76,7 +76,7 @@ def wording(s: Scene, said: Sequence[tuple[str, str, str]], filled: Filled) -> s
         elif slot in filled.toppings:
             text += words.topping(rng, filled.toppings[slot])
         elif slot == "v":
-            text += rng.choice(words.NAMES[DRINK_OF[filled.toppings["u"]]])
+            text += rng.choice(words.SAY.names[DRINK_OF[filled.toppings["u"]]])
         elif slot in filled.drinks or slot in filled.lines:
             name = _drink(s, slot, form, filled)
             if not name:
@@ -96,22 +96,22 @@ def _count(s: Scene, value: int, form: str) -> str:
 def _option(s: Scene, choice: str, form: str) -> str:
     words, rng = s.words, s.rng
     if form == "b":
-        return str(rng.choice(words.BEFORE[choice]))
+        return str(rng.choice(words.SAY.before[choice]))
     if form == "a":
         return str(rng.choice(words.ALONE[choice]))
-    if form == "w" and choice not in words.BARE:
-        return "with " + str(rng.choice(words.PLAIN[choice]))
-    return str(rng.choice(words.PLAIN[choice]))
+    if form == "w" and choice not in words.SAY.bare:
+        return "with " + str(rng.choice(words.SAY.plain[choice]))
+    return str(rng.choice(words.SAY.plain[choice]))
 
 
 def _drink(s: Scene, slot: str, form: str, filled: Filled) -> str:
     drink = filled.drinks.get(slot) or s.lines[filled.lines[slot] - 1]["drink"]
     if form == "p":
-        short = s.words.PART.get(drink, "")
+        short = s.words.SAY.part.get(drink, "")
         others = [line["drink"] for line in s.lines if line["drink"] != drink]
-        clear = short and not any(short in name for other in others for name in s.words.NAMES[other])
+        clear = short and not any(short in name for other in others for name in s.words.SAY.names[other])
         return str(short) if clear else ""
-    name = s.rng.choice(s.words.NAMES[drink])
+    name = s.rng.choice(s.words.SAY.names[drink])
     return str(s.words.plural(name) if form == "s" else name)
 
 
@@ -119,11 +119,11 @@ def _dressed(s: Scene, pattern: Pattern, said: Sequence[tuple[str, str, str]], t
     """Now and then with what callers say before and after."""
     rng, chance = s.rng, s.rng.random()
     adds = pattern.steps[0].verb == "add"
-    bare = said[0][0].startswith(s.words.STARTS) if said[0][0] else True
+    bare = said[0][0].startswith(tuple(s.words.SAY.starts)) if said[0][0] else True
     if adds and bare and chance < 0.4:
         text = s.words.wish(rng, bool(s.lines)) + text
     elif not adds and chance < 0.12:
-        text = rng.choice(s.words.LEADS) + text
+        text = rng.choice(s.words.SAY.leads) + text
     if rng.random() < 0.15:
-        text += rng.choice(s.words.TAILS)
+        text += rng.choice(s.words.SAY.tails)
     return text

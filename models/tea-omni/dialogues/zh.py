@@ -6,21 +6,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .words import load
+from .words import phrases
 
 Item = dict[str, Any]
 DIGITS = "零一二三四五六七八九"
-_WORDS = load("zh")
-NAMES = _WORDS["names"]
-DRINK = {name: words[0] for name, words in NAMES.items()}
-TOPPING = _WORDS["topping"]
-SAID_TOPPING = _WORDS["said_topping"]
-SHOWN = _WORDS["shown"]
+SAY = phrases("zh")
+DRINK = {name: words[0] for name, words in SAY.names.items()}
 # How a choice is said before the drink (少冰的…), and on its own (…，冰少一点).
-BEFORE = _WORDS["before"]
-AFTER = _WORDS["after"]
-CATEGORY = _WORDS["category"]
-UNSOLD = _WORDS["unsold"]
 
 
 def number(value: int) -> str:
@@ -64,7 +56,7 @@ def quantity(rng: random.Random, value: int) -> str:
 
 
 def topping(rng: random.Random, name: str) -> str:
-    return rng.choice(SAID_TOPPING.get(name, [TOPPING[name]]))
+    return rng.choice(SAY.said_topping.get(name, [SAY.topping[name]]))
 
 
 def toppings(rng: random.Random, names: Sequence[str]) -> str:
@@ -83,14 +75,14 @@ def said_options(item: Item) -> list[str]:
 def after_word(rng: random.Random, option: str) -> str:
     """A choice on its own; now and then with what it is about: 糖的话半糖."""
     if rng.random() > 0.1:
-        return str(rng.choice(AFTER[option]))
+        return str(rng.choice(SAY.after[option]))
     about = ["冰的话", "冰量", "冰块"] if option.endswith("ice") else ["糖的话", "甜度", "糖度", "糖"]
     if option in ("large", "medium", "small", "hot"):
         about = ["要", "做", "然后"]
     return (
         rng.choice(about)
         + rng.choice(["", "就", "要"]) * (option != "hot")
-        + SHOWN[option]
+        + SAY.shown[option]
         + ("的" if option == "hot" else "")
     )
 
@@ -99,13 +91,13 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
     """One thing to order, in one of many word orders; `manner` fixes the order: of the words, and of the choices."""
     n = it.get("quantity", 1)
     q = quantity(rng, n) if n > 1 or rng.random() < 0.8 else rng.choice(["", "个", "杯", "一下"][:3])
-    name = it.get("name") or rng.choice(NAMES[it["drink"]])
+    name = it.get("name") or rng.choice(SAY.names[it["drink"]])
     options = said_options(it)
     rng.shuffle(options)
     cut = rng.choice([0, len(options), len(options), rng.randint(0, len(options))])
     if manner:
         cut = min(manner[1], len(options))
-    before = "".join(rng.choice(BEFORE[o]) for o in options[:cut])
+    before = "".join(rng.choice(SAY.before[o]) for o in options[:cut])
     if before and rng.random() < 0.25 and not before.endswith("的"):
         before += "的"
     after = [after_word(rng, o) for o in options[cut:]]
@@ -129,22 +121,8 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
     return core + (joint + rest if rest else "")
 
 
-WANT = _WORDS["want"]
-MORE = _WORDS["more"]
-END = _WORDS["end"]
-AND = _WORDS["and"]
-JOINT = _WORDS["joint"]
-BEFORE_ORDER = _WORDS["before_order"]
-SAME_N = _WORDS["same_n"]
-MISHEARD = _WORDS["misheard"]
-OLD_TO_NEW = _WORDS["old_to_new"]
-BACK = _WORDS["back"]
-NO_MORE = _WORDS["no_more"]
-NO = _WORDS["no"]
-
-
 def wish(rng: random.Random, more: bool) -> str:
-    return rng.choice(["", "", *WANT]) if not more or rng.random() < 0.3 else rng.choice(MORE)
+    return rng.choice(["", "", *SAY.want]) if not more or rng.random() < 0.3 else rng.choice(SAY.more)
 
 
 def order(rng: random.Random, items: Sequence[Item], more: bool) -> str:
@@ -153,24 +131,25 @@ def order(rng: random.Random, items: Sequence[Item], more: bool) -> str:
     joint = rng.choice(["，", "，", "、", "", " "]) if manner and rng.random() < 0.4 else ""
     for index, it in enumerate(items):
         if index:
-            text += joint or rng.choice(AND) if rng.random() < 0.8 else "，"
+            text += joint or rng.choice(SAY.conjunctions) if rng.random() < 0.8 else "，"
         text += item(rng, it, manner)
-    return text + rng.choice(END)
+    return text + rng.choice(SAY.end)
 
 
 def each(rng: random.Random, items: Sequence[Item], n: int, more: bool) -> str:
     names = [
-        item(rng, {**it, "quantity": 1}) if it.get("bare") is False else rng.choice(NAMES[it["drink"]]) for it in items
+        item(rng, {**it, "quantity": 1}) if it.get("bare") is False else rng.choice(SAY.names[it["drink"]])
+        for it in items
     ]
     body = rng.choice(["，", "、", "和", "跟"]).join(names[:-1]) + rng.choice(["和", "跟", "、", "还有"]) + names[-1]
     q = quantity(rng, n) if rng.random() < 0.9 else count(n) + "杯"
     if rng.random() < 0.25:
-        return wish(rng, more) + "各" + q + body + rng.choice(END)
-    return wish(rng, more) + body + rng.choice(["各", "各", "，各", "一样", "各来", "，每样"]) + q + rng.choice(END)
+        return wish(rng, more) + "各" + q + body + rng.choice(SAY.end)
+    return wish(rng, more) + body + rng.choice(["各", "各", "，各", "一样", "各来", "，每样"]) + q + rng.choice(SAY.end)
 
 
 def for_all(rng: random.Random, value: str, n: int) -> str:
-    word = rng.choice(AFTER[value])
+    word = rng.choice(SAY.after[value])
     lead = rng.choice(["都", "都", "全部", "全都", "两杯都" if n == 2 else "都", "每杯都"])
     return (
         rng.choice(["，", "，", " "]) + lead + ("" if word[0] in "要不别做加" else rng.choice(["要", "", "做"])) + word
@@ -178,10 +157,12 @@ def for_all(rng: random.Random, value: str, n: int) -> str:
 
 
 def varieties(rng: random.Random, drink: str, parts: Sequence[Item], key: str) -> str:
-    name = rng.choice(NAMES[drink])
+    name = rng.choice(SAY.names[drink])
     after = rng.random() < 0.6
     bits = [
-        count(p["quantity"]) + rng.choice(["杯", "杯", "个"]) + rng.choice(AFTER[p[key]] if after else BEFORE[p[key]])
+        count(p["quantity"])
+        + rng.choice(["杯", "杯", "个"])
+        + rng.choice(SAY.after[p[key]] if after else SAY.before[p[key]])
         for p in parts
     ]
     body = rng.choice(["，", "", "，", "和"]).join(bits)
@@ -191,7 +172,7 @@ def varieties(rng: random.Random, drink: str, parts: Sequence[Item], key: str) -
 
 
 def option_words(rng: random.Random, it: Item) -> str:
-    words = [rng.choice(AFTER[o]) for o in said_options(it)]
+    words = [rng.choice(SAY.after[o]) for o in said_options(it)]
     rng.shuffle(words)
     if it.get("toppings"):
         words.append(toppings(rng, it["toppings"]))
@@ -216,20 +197,20 @@ def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, s
         none = ["不加", "不用加", "什么都不加", "不要加"] if parts[0].get("toppings") else ["正常", "正常的", "正常做"]
         words = option_words(rng, part) or rng.choice(none)
         bits.append(lead + n + rng.choice(["", "", "要"]) * (not words.startswith("要")) + words)
-    return head + rng.choice(["，", "，", " "]) + rng.choice(["，", "，", ""]).join(bits) + rng.choice(END[:8])
+    return head + rng.choice(["，", "，", " "]) + rng.choice(["，", "，", ""]).join(bits) + rng.choice(SAY.end[:8])
 
 
 def corrected_order(rng: random.Random, wrong: Item, right: Item, what: str, more: bool) -> str:
     """我要大杯，不对，中杯."""
-    no = rng.choice(["，", "，", "", "。"]) + rng.choice(NO)
+    no = rng.choice(["，", "，", "", "。"]) + rng.choice(SAY.no)
     head = wish(rng, more) + item(rng, wrong)
     if what == "drink":
-        tail = rng.choice(["", "要", "来", "换成", "是"]) + rng.choice(NAMES[right["drink"]])
+        tail = rng.choice(["", "要", "来", "换成", "是"]) + rng.choice(SAY.names[right["drink"]])
     elif what == "quantity":
         tail = rng.choice(["", "要", "是"]) + quantity(rng, right["quantity"])
     else:
-        tail = rng.choice(["", "", "要", "是"]) + rng.choice(BEFORE[right[what]])
-    return head + no + tail + rng.choice(END[:9])
+        tail = rng.choice(["", "", "要", "是"]) + rng.choice(SAY.before[right[what]])
+    return head + no + tail + rng.choice(SAY.end[:9])
 
 
 ORDINAL = ["", "一", "二", "三", "四", "五", "六", "七", "八", "九", "十"]
@@ -237,7 +218,7 @@ ORDINAL = ["", "一", "二", "三", "四", "五", "六", "七", "八", "九", "�
 
 def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: int, total: int) -> str:
     """How a line is meant: latest, ordinal, name, attribute, other, middle, last, only."""
-    name = rng.choice(NAMES[line["drink"]])
+    name = rng.choice(SAY.names[line["drink"]])
     if how == "latest":
         last = ["最后那杯", "最后一杯"] if number_ == total else []
         near = ["刚才那杯", "刚才那个", "那杯", "这杯", "刚刚那杯", "刚点的那杯", "它", "这个", "刚才的", "那个"]
@@ -257,19 +238,15 @@ def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: in
         if line["quantity"] > 1 and rng.random() < 0.4:
             tail = rng.choice(["的那", "那"]) + count(line["quantity"]) + "杯"
         return rng.choice(["", "", "那杯"] if "那" not in tail else [""]) + attribute(line) + tail
-    if line["drink"] in SHORT and rng.random() < 0.15:
-        return str(SHORT[line["drink"]]) + rng.choice(["那杯", "的", "的那杯"])
+    if line["drink"] in SAY.short and rng.random() < 0.15:
+        return str(SAY.short[line["drink"]]) + rng.choice(["那杯", "的", "的那杯"])
     return rng.choice(
         [name, name, name + "那杯", "那杯" + name, "那个" + name, "刚才那杯" + name, "我那杯" + name, "那" + name]
     )
 
 
 def attribute(line: Mapping[str, Any]) -> str:
-    return SHOWN[line["attribute"]]
-
-
-PUT = _WORDS["put"]
-BA = _WORDS["ba"]
+    return SAY.shown[line["attribute"]]
 
 
 def change(rng: random.Random, ref: str, what: Item) -> str:
@@ -277,9 +254,9 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
     bits = []
     keys = [k for k in ("size", "ice", "sugar", "quantity", "add_toppings", "remove_toppings") if what.get(k)]
     rng.shuffle(keys)
-    ba = rng.choice(BA) if ref else ""
+    ba = rng.choice(SAY.ba) if ref else ""
     for index, key in enumerate(keys):
-        verb = rng.choice(PUT) if index == 0 or rng.random() < 0.3 else rng.choice(["", "要"])
+        verb = rng.choice(SAY.put) if index == 0 or rng.random() < 0.3 else rng.choice(["", "要"])
         if key == "quantity":
             n = quantity(rng, what[key])
             bits.append(
@@ -304,9 +281,9 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
                 )
             )
         elif verb in ("", "要", "做", "来") and rng.random() < 0.6:
-            bits.append(rng.choice(AFTER[what[key]]))
+            bits.append(rng.choice(SAY.after[what[key]]))
         else:
-            bits.append(verb + rng.choice(BEFORE[what[key]]))
+            bits.append(verb + rng.choice(SAY.before[what[key]]))
     text = bits[0] + "".join(rng.choice(["，", "，", ""]) + b for b in bits[1:])
     lead = rng.choice(["", "", "", "", "还是", "我要", "那", "嗯", "等一下，", "不对，", "对了，", "我说的是", "麻烦"])
     if lead in ("还是", "我说的是") and ref:
@@ -433,28 +410,15 @@ def all_change(rng: random.Random, what: Item) -> str:
     return lead + verb + words + rng.choice(["", "吧", "谢谢"])
 
 
-SIMPLE = _WORDS["simple"]
-DOUBLE = _WORDS["double"]
-PRICE = _WORDS["price"]
-HAVE = _WORDS["have"]
-HOT = _WORDS["hot"]
-THAT = _WORDS["that"]
-PARTIAL = _WORDS["partial"]
-
-
-def price_question(rng: random.Random, x: str) -> str:
-    return rng.choice(PRICE).format(x=x)
-
-
 def that_one(rng: random.Random, it: Item) -> str:
     """An order that names no drink, after one was talked about."""
     n, options = it.get("quantity", 1), option_words(rng, it)
     if n == 1 and not options:
-        return rng.choice(THAT)
+        return rng.choice(SAY.that)
     q = quantity(rng, n)
     lead = rng.choice(["那来", "来", "那要", "那就来", "给我来", "好，来", "要"])
     if rng.random() < 0.5 and said_options(it) and not it.get("toppings"):
-        return lead + q + "".join(rng.choice(BEFORE[o]) for o in said_options(it)) + rng.choice(["", "吧", "的"])
+        return lead + q + "".join(rng.choice(SAY.before[o]) for o in said_options(it)) + rng.choice(["", "吧", "的"])
     return lead + q + (rng.choice(["，", ""]) + options if options else "")
 
 
@@ -463,8 +427,8 @@ def that_one(rng: random.Random, it: Item) -> str:
 
 def describe(line: Mapping[str, Any], defaults: Mapping[str, str]) -> str:
     """大杯少冰半糖珍珠奶茶加椰果两杯."""
-    options = "".join(SHOWN[line[k]] for k in ("size", "ice", "sugar") if line[k] != defaults[k])
-    tops = "和".join(TOPPING[t] for t in line["toppings"])
+    options = "".join(SAY.shown[line[k]] for k in ("size", "ice", "sugar") if line[k] != defaults[k])
+    tops = "和".join(SAY.topping[t] for t in line["toppings"])
     return options + DRINK[line["drink"]] + ("加" + tops if tops else "") + count(line["quantity"]) + "杯"
 
 
@@ -476,20 +440,4 @@ def price(value: float, alone: bool) -> str:
     return yuan(value) if alone else "一共" + yuan(value)
 
 
-SAME_BUT = _WORDS["same_but"]
-SAME_AS = _WORDS["same_as"]
-GENERIC = _WORDS["generic"]
-ONE_TO = _WORDS["one_to"]
-REST = _WORDS["rest"]
-NOT_ADDED = _WORDS["not_added"]
-SHORT = _WORDS["short"]
-KEEP_ONLY = _WORDS["keep_only"]
-TEXT = _WORDS["text"]
-ABOUT = _WORDS["about"]
-PLAIN = _WORDS["plain"]
-ALONE = AFTER
-BARE: list[str] = []
-PART = _WORDS["part"]
-STARTS = tuple(_WORDS["starts"])
-LEADS = _WORDS["leads"]
-TAILS = _WORDS["tails"]
+ALONE = SAY.after
