@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.fakes import FakeModel
+from tests.media_fakes import Running, running_server
 from voice_agent.agent import Agent, Call
 from voice_agent.asr import Transcript
 from voice_agent.config import Config
@@ -173,3 +174,19 @@ async def in_call(bench: Bench) -> AsyncIterator[Bench]:
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(), 20))  # type: ignore[arg-type]
+
+
+@contextlib.asynccontextmanager
+async def agent_server(model: FakeModel, texts: list[str], **settings: Any) -> AsyncIterator[tuple[Running, Bench]]:
+    """A server whose calls are real sessions on the fakes of `Bench`."""
+    bench = Bench(model, texts)
+
+    def make(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> Session:
+        return Session(call_id, bench.runtime, speaker, send)
+
+    try:
+        async with running_server(make=make, **settings) as server:
+            yield server, bench
+    finally:
+        bench.engine.close()
+    assert model.rows_in_use == 0

@@ -7,7 +7,6 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx
@@ -16,15 +15,14 @@ import openai
 import pytest
 import websockets
 
-from tests.call_fakes import Bench
+from tests.call_fakes import agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import Running, eventually, offer, running_server
 from voice_agent.client import CallClient
 from voice_agent.engine.protocols import ToolCall
 from voice_agent.media.access import ClientSecrets, RateLimit, SecretsFull
 from voice_agent.media.socket import LEAD_MS, SocketSpeaker
-from voice_agent.media.speaker import FRAME, RATE, Speaker
-from voice_agent.session import Session
+from voice_agent.media.speaker import FRAME, RATE
 
 pytestmark = pytest.mark.anyio
 
@@ -47,22 +45,6 @@ def http(server: Running, key: str = "") -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False, verify=False, timeout=10)
 
 
-@contextlib.asynccontextmanager
-async def agent(model: FakeModel, texts: list[str], **settings: Any) -> AsyncIterator[tuple[Running, Bench]]:
-    """A server whose calls are real sessions on the fakes of `Bench`."""
-    bench = Bench(model, texts)
-
-    def make(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> Session:
-        return Session(call_id, bench.runtime, speaker, send)
-
-    try:
-        async with running_server(make=make, **settings) as server:
-            yield server, bench
-    finally:
-        bench.engine.close()
-    assert model.rows_in_use == 0
-
-
 def spoken(ms: int, rate: int = RATE) -> bytes:
     return np.full(rate * ms // 1000, 1000, "<i2").tobytes()
 
@@ -73,7 +55,7 @@ def silent(ms: int, rate: int = RATE) -> bytes:
 
 async def test_openais_python_client_hears_is_interrupted_and_calls_a_tool() -> None:
     words = FakeModel(FakeThinker(reply="word " * 40))
-    async with agent(words, ["hello", "stop", "again"], api_key="k") as (server, bench):
+    async with agent_server(words, ["hello", "stop", "again"], api_key="k") as (server, bench):
         base = server.url.replace("http", "ws", 1) + "/v1"
         client = openai.AsyncOpenAI(api_key="k", websocket_base_url=base, base_url=f"{server.url}/v1")
         async with asyncio.timeout(20), client.realtime.connect(model="any") as call:
@@ -125,7 +107,7 @@ async def test_openais_python_client_hears_is_interrupted_and_calls_a_tool() -> 
 
 
 async def test_openais_client_makes_client_secrets_that_place_calls() -> None:
-    async with agent(FakeModel(), ["hello"], api_key="k") as (server, _):
+    async with agent_server(FakeModel(), ["hello"], api_key="k") as (server, _):
         async with openai.AsyncOpenAI(api_key="k", base_url=f"{server.url}/v1") as client:
             secret = await client.realtime.client_secrets.create(
                 expires_after={"anchor": "created_at", "seconds": 60},
@@ -224,7 +206,7 @@ async def test_a_whip_client_places_and_ends_a_call() -> None:
 
 
 async def test_bare_pcm_both_ways_with_clear_and_transcripts() -> None:
-    async with agent(FakeModel(FakeThinker(reply="word " * 40)), ["hello", "stop"]) as (server, _):
+    async with agent_server(FakeModel(FakeThinker(reply="word " * 40)), ["hello", "stop"]) as (server, _):
         async with asyncio.timeout(20), connect(server, "/v1/pcm") as call:
             texts: list[dict[str, Any]] = []
             audio = bytearray()
@@ -257,7 +239,7 @@ async def test_bare_pcm_both_ways_with_clear_and_transcripts() -> None:
 
 
 async def test_audio_that_comes_faster_than_real_time_is_held_back_and_none_is_lost() -> None:
-    async with agent(FakeModel(), ["a long story"]) as (server, bench), connect(server, "/v1/realtime") as call:
+    async with agent_server(FakeModel(), ["a long story"]) as (server, bench), connect(server, "/v1/realtime") as call:
         for _ in range(12):
             append = {"type": "input_audio_buffer.append", "audio": base64.b64encode(spoken(1000)).decode()}
             await call.send(json.dumps(append))
@@ -270,7 +252,7 @@ async def test_audio_that_comes_faster_than_real_time_is_held_back_and_none_is_l
 
 
 async def test_messages_that_are_no_events_are_answered_and_the_call_goes_on() -> None:
-    async with agent(FakeModel(), [""]) as (server, _), connect(server, "/v1/realtime") as call:
+    async with agent_server(FakeModel(), [""]) as (server, _), connect(server, "/v1/realtime") as call:
         for message in ("{", "[" * 500_000, "[1]", '{"type": 3}', b"\x00\xff", '{"type": "error"}'):
             await call.send(message)
         bad = {"type": "input_audio_buffer.append", "event_id": "mine"}

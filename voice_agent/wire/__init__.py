@@ -11,7 +11,7 @@ from voice_agent.wire import client, items, server
 from voice_agent.wire.client import ClientEvent, InvalidEvent, parse
 from voice_agent.wire.server import ServerEvent
 
-__all__ = ["ClientEvent", "InvalidEvent", "ServerEvent", "client", "error_event", "items", "parse", "schemas", "server"]
+__all__ = ["ClientEvent", "InvalidEvent", "ServerEvent", "client", "items", "parse", "schemas", "server"]
 
 
 @cache
@@ -19,9 +19,3 @@ def schemas() -> dict[str, Any]:
     """JSON schemas (2020-12) of all events: `{"client": …, "server": …}`, each a union told apart by `type`."""
     sent: TypeAdapter[ServerEvent] = TypeAdapter(ServerEvent)
     return {"client": client.ADAPTER.json_schema(), "server": sent.json_schema(mode="serialization")}
-
-
-def error_event(message: str, *, code: str, event_id: str | None = None) -> dict[str, Any]:
-    """An `error` server event. `event_id` is that of the client event that it answers."""
-    detail = server.ErrorDetail(type="invalid_request_error", code=code, message=message, event_id=event_id)
-    return server.Error(error=detail).model_dump(mode="json")
