@@ -334,54 +334,13 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
         )
     if what.get("quantity"):
         n = number(what["quantity"])
-        bits.append(
-            rng.choice(
-                [
-                    f"make that {n}",
-                    f"make {ref} {n}",
-                    f"I want {n} of {ref}",
-                    f"make it {n}",
-                    f"{n} of {ref}",
-                    f"actually {n}",
-                    f"change {ref} to {n}",
-                ]
-            )
-        )
+        bits.append(str(rng.choice(SAY.change_quantity)).format(n=n, ref=ref))
     if what.get("add_toppings"):
         body = " and ".join(topping(rng, t) for t in what["add_toppings"])
-        bits.append(
-            rng.choice(
-                [
-                    f"add {body} to {ref}",
-                    f"put {body} in {ref}",
-                    f"{ref} with {body}",
-                    f"add {body}",
-                    f"can you add {body}",
-                    f"with {body} too",
-                    f"I'd like {body} in {ref}",
-                    f"and add {body}",
-                    f"add some {body}",
-                ]
-            )
-        )
+        bits.append(str(rng.choice(SAY.change_put)).format(body=body, ref=ref))
     if what.get("remove_toppings"):
         body = " and ".join(topping(rng, t) for t in what["remove_toppings"])
-        bits.append(
-            rng.choice(
-                [
-                    f"no {body}",
-                    f"no {body} in {ref}",
-                    f"take the {body} out",
-                    f"without the {body}",
-                    f"remove the {body}",
-                    f"hold the {body}",
-                    f"skip the {body}",
-                    f"leave out the {body}",
-                    f"I don't want the {body}",
-                    f"take out the {body} from {ref}",
-                ]
-            )
-        )
+        bits.append(str(rng.choice(SAY.change_out)).format(body=body, ref=ref))
     rng.shuffle(bits)
     lead = rng.choice(["", "", "", "", "actually ", "oh, ", "please ", "sorry, ", "wait, ", "and "])
     return lead + rng.choice([" and ", ", ", " and "]).join(bits) + rng.choice(["", "", "", " please", " instead"])
@@ -401,86 +360,27 @@ def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
         else rng.choice([" ", " with "])
     )
     tail = rng.choice(["", "", " please"])
-    return (
-        rng.choice(
-            [
-                f"make {n} of them{joint}{body}",
-                f"{n} of them{joint}{body}",
-                f"I want {n} of them{joint}{body}",
-                f"{n} of those{joint}{body}",
-                f"can {n} of them be {body}",
-            ]
-        )
-        + tail
-    )
+    return str(rng.choice(SAY.some_cups)).format(n=n, joint=joint, body=body) + tail
 
 
 def swap(rng: random.Random, old: str, new: str, ref: str) -> str:
     a, b = topping(rng, old), topping(rng, new)
     ref = ref or "it"
-    return rng.choice(
-        [
-            f"{b} instead of {a}",
-            f"no {a}, {b} instead",
-            f"change the {a} to {b}",
-            f"swap the {a} for {b}",
-            f"replace the {a} with {b}",
-            f"can I have {b} instead of the {a}",
-            f"not {a}, {b}",
-            f"take out the {a} and add {b}",
-            f"I don't want {a}, make {ref} {b}",
-        ]
-    )
+    return str(rng.choice(SAY.swap)).format(b=b, a=a, ref=ref)
 
 
 def replace(rng: random.Random, ref: str, name: str, new: str) -> str:
     ref = ref or "that"
     new_a = new if new.split()[0] in ("one", "a", "two", "three", "four", "five", "six") else "a " + new
-    return rng.choice(
-        [
-            f"change {ref} to {new_a}",
-            f"make {ref} {new_a} instead",
-            f"replace {ref} with {new_a}",
-            f"no {name}, {new} instead",
-            f"I don't want the {name}, give me {new_a} instead",
-            f"swap {ref} for {new_a}",
-            f"can I get {new_a} instead of the {name}",
-            f"actually, {new} instead of {ref}",
-            f"switch {ref} to {new_a}",
-            f"{new_a} instead of the {name} please",
-            f"can you change the {name} to {new_a}",
-            f"actually make {ref} {new_a}",
-            f"forget the {name}, I'll have {new_a}",
-        ]
-    )
+    return str(rng.choice(SAY.replace)).format(ref=ref, new_a=new_a, name=name, new=new)
 
 
 def remove(rng: random.Random, ref: str, name: str, cups: int | None = None) -> str:
     if cups:
         n = number(cups)
         if not ref and rng.random() < 0.5:
-            return rng.choice(
-                [
-                    f"remove {n}",
-                    f"take {n} off",
-                    f"{n} less",
-                    f"{n} fewer",
-                    f"remove {n} of them",
-                    f"take away {n}",
-                    f"cancel {n} of them",
-                ]
-            )
-        return rng.choice(
-            [
-                f"take off {n} {name}",
-                f"remove {n} of the {plural(name)}",
-                f"{n} less {name}",
-                f"{n} fewer {name}",
-                f"cancel {n} of the {plural(name)}",
-                f"take {n} {name} away",
-                f"remove {n} {name}",
-            ]
-        )
+            return str(rng.choice(SAY.fewer)).format(n=n)
+        return str(rng.choice(SAY.fewer_of)).format(n=n, name=name, names=plural(name))
     target = ref or "that"
     return rng.choice(
         [
@@ -521,29 +421,9 @@ def all_change(rng: random.Random, what: Item) -> str:
     words = option_change(rng, what)
     if what.get("toppings"):
         body = " and ".join(topping(rng, t) for t in what["toppings"])
-        return rng.choice(
-            [
-                f"add {body} to all of them",
-                f"{body} in all of them",
-                f"put {body} in every one",
-                f"add {body} to everything",
-                f"{body} in both",
-            ]
-        )
+        return str(rng.choice(SAY.all_toppings)).format(body=body)
     body = " and ".join(words)
-    return rng.choice(
-        [
-            f"make them all {body}",
-            f"all of them {body}",
-            f"all {body}",
-            f"make all of them {body}",
-            f"{body} for all of them",
-            f"everything {body}",
-            f"make everything {body}",
-            f"both of them {body}",
-            f"make them both {body}",
-        ]
-    ) + rng.choice(["", "", " please"])
+    return str(rng.choice(SAY.all_change)).format(body=body) + rng.choice(["", "", " please"])
 
 
 def that_one(rng: random.Random, it: Item) -> str:

@@ -310,20 +310,7 @@ def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
 def swap(rng: random.Random, old: str, new: str, ref: str) -> str:
     """One topping for another (also 珍珠奶茶 to 椰果奶茶)."""
     a, b = topping(rng, old), topping(rng, new)
-    return rng.choice(
-        [
-            f"不要{a}了，换成{b}",
-            f"不要{a}，换{b}",
-            f"{ref}{a}换成{b}",
-            f"把{a}换成{b}",
-            f"{ref}{a}改成{b}吧",
-            f"不要{a}，要{b}",
-            f"{ref}不要{a}了，改{b}",
-            f"还是要{b}吧，不要{a}",
-            f"{a}不要了，加{b}",
-            f"{b}吧，{a}不要",
-        ]
-    )
+    return str(rng.choice(SAY.swap)).format(a=a, b=b, ref=ref)
 
 
 def replace(rng: random.Random, ref: str, name: str, new: str) -> str:
@@ -353,38 +340,10 @@ def remove(rng: random.Random, ref: str, name: str, cups: int | None = None) -> 
     if cups:
         n = quantity(rng, cups)
         if not ref and rng.random() < 0.5:
-            return rng.choice([f"少{n}", f"减{n}", f"去掉{n}", f"少要{n}", f"少来{n}吧", f"拿掉{n}", f"不要{n}"])
-        return rng.choice(
-            [
-                f"少{n}{ref}",
-                f"{ref or name}去掉{n}",
-                f"减{n}{ref}",
-                f"{ref or name}少要{n}",
-                f"退{n}{name}",
-                f"{name}不要{n}了",
-                f"取消{n}{name}",
-                f"{name}少来{n}",
-            ]
-        )
+            return str(rng.choice(SAY.fewer)).format(n=n)
+        return str(rng.choice(SAY.fewer_of)).format(n=n, ref=ref, target=ref or name, name=name)
     target = ref or name
-    return rng.choice(
-        [
-            f"{target}不要了",
-            f"不要{target}了",
-            f"把{target}去掉",
-            f"{target}取消",
-            f"取消{target}",
-            f"{target}不要",
-            f"把{target}删掉",
-            f"{target}帮我取消掉",
-            f"算了，{target}不要了",
-            f"{target}退了吧",
-            f"去掉{target}",
-            f"删掉{target}吧",
-            f"{target}就不要了吧",
-            f"{target}不用了",
-        ]
-    )
+    return str(rng.choice(SAY.remove)).format(target=target)
 
 
 def by_turns(rng: random.Random, words: Sequence[str]) -> str:
