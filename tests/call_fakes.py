@@ -54,11 +54,13 @@ class FakeStream:
     on_partial: Callable[[Transcript], None] | None = None
     hold: asyncio.Event | None = None
     full: bool = False
+    recorded: list[np.ndarray] = field(default_factory=list)
 
     def push(self, pcm: np.ndarray) -> None:
         if self.full:
             raise BufferError("the backlog is full")
         self.pushed += len(pcm)
+        self.recorded.append(pcm)
 
     async def final(self) -> Transcript:
         if self.hold is not None:

@@ -264,6 +264,8 @@ class AsrStream:
         self.pushed_at = 0.0
         """When the latest audio came, in seconds on the monotonic clock."""
         self.cancelled = False
+        self.recorded: list[npt.NDArray[np.int16]] = []
+        """All that was pushed, for a model that hears recordings itself."""
         self._partial_end = 0
         self._partial_busy = False
         self._waiting: _Final | None = None
@@ -277,6 +279,7 @@ class AsrStream:
         if self.cancelled:
             raise RuntimeError("expected a live stream: it was cancelled")
         self.utterance.push(pcm)
+        self.recorded.append(pcm)
         self.pushed_at = time.monotonic()
         idle = not self._partial_busy and self._waiting is None
         new = self.utterance.samples - self._partial_end

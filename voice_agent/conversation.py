@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from voice_agent.engine.protocols import Message, ToolCall
+from voice_agent.engine.protocols import Message, Recording, ToolCall
 from voice_agent.wire.items import Item
 
 MESSAGES = 200
@@ -54,9 +54,11 @@ class Conversation:
         given = [Message("tool", call_id=call.call_id, result=result) for call, result in results]
         self._insert([_Entry(message, dict(parts)) for message in (called, *given)])
 
-    def add_user(self, parts: Mapping[str, str], joint: str = " ", after: str | None = None) -> None:
+    def add_user(
+        self, parts: Mapping[str, str], joint: str = " ", after: str | None = None, audio: Recording | None = None
+    ) -> None:
         """What the caller said: the texts of its items, by id, in order; `after`: as for `put`."""
-        self._insert([_Entry(Message("user", joint.join(parts.values())), dict(parts), joint)], after)
+        self._insert([_Entry(Message("user", joint.join(parts.values()), audio=audio), dict(parts), joint)], after)
 
     def add_heard(self, item_id: str, text: str, after: str | None = None) -> None:
         """What was heard of a reply."""
@@ -99,7 +101,7 @@ class Conversation:
                 del entry.parts[item_id]
                 if not entry.parts:
                     continue
-                entry.message = replace(entry.message, text=entry.joint.join(entry.parts.values()))
+                entry.message = replace(entry.message, text=entry.joint.join(entry.parts.values()), audio=None)
             kept.append(entry)
         self._entries = kept
         return True

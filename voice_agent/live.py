@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+import numpy as np
 
-from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
+from voice_agent.engine.protocols import Language, Message, Recording, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Reply
 from voice_agent.engine.stage import Receipt
 from voice_agent.engine.stages import Pcm
@@ -118,7 +119,7 @@ class Turn:
         asked = self._options.instructions
         instructions = settings.instructions if asked is None else asked
         request = ThinkRequest(
-            messages=(*session.conversation.messages, Message("user", self.text)),
+            messages=(*session.conversation.messages, Message("user", self.text, audio=self._recording())),
             language=self.language,
             instructions="\n".join([instructions, *session.notes.values()]),
             tools=settings.tools,
@@ -341,4 +342,11 @@ class Turn:
         if not self._in_history and self.text:
             self._in_history = True
             spoken = {source.item_id: source.text for source in self.sources if source.text}
-            self.session.conversation.add_user(spoken, self._joint)
+            self.session.conversation.add_user(spoken, self._joint, audio=self._recording())
+
+    def _recording(self) -> Recording | None:
+        """The caller's words as they were recorded, for a model that listens; None if some of them were typed."""
+        streams = [source.stream for source in self.sources if source.text]
+        if not self.session.runtime.config.qwen.listen or None in streams:
+            return None
+        return np.concatenate([pcm for stream in streams if stream is not None for pcm in stream.recorded])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 Language = Literal["zh", "en"]
+# A recording of a caller: int16[T], mono, 16 kHz.
+Recording: TypeAlias = "npt.NDArray[np.int16]"
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class ToolCall:
 class Message:
     """One entry of the dialogue, as it was said or heard.
 
-    user: `text` is the recognised utterance; `audio` the same as it was recorded, int16[T] mono at 16 kHz, for a
-    thinker that listens by itself. assistant: `text` is what was *heard* of the reply, and
+    user: `text` is the recognised utterance; `audio` the same as it was recorded, for a thinker that
+    listens by itself. assistant: `text` is what was *heard* of the reply, and
     `tool_calls` what it called before it spoke. tool: `result` is the JSON value that `call_id` returned.
     """
 
@@ -46,7 +48,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     result: Any = None
-    audio: npt.NDArray[np.int16] | None = field(default=None, compare=False, repr=False)
+    audio: Recording | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
