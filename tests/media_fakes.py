@@ -58,6 +58,12 @@ class FakeSession:
         elif event["type"] == "fail":
             self._orders.put_nowait(-1.0)
 
+    def memory(self) -> list[dict[str, Any]]:
+        return self.received
+
+    def recall(self, memory: list[dict[str, Any]]) -> None:
+        self.received = [*memory]
+
     async def room(self) -> None:
         """There is always room."""
 

@@ -81,6 +81,51 @@ def test_server_that_stops_leaves_a_page_to_call_again(page: Page, server: Scrip
     expect(page.locator("#start")).to_have_text("Call again")
 
 
+# Each peer connection that the page makes, the newest last.
+PEERS = """window.peers = [];
+  window.RTCPeerConnection = class extends RTCPeerConnection {
+    constructor(...options) {
+      super(...options);
+      window.peers.push(this);
+    }
+  };"""
+
+
+def test_a_broken_connection_comes_back_with_the_cart_and_one_voice(page: Page, server: ScriptedServer) -> None:
+    page.add_init_script(PEERS)
+    page.goto(server.address)
+    page.click("#start")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Listening")
+    page.fill("#message", "one oolong tea")
+    page.press("#message", "Enter")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Speaking")
+    page.evaluate("peers[0].close()")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Reconnecting…")
+    expect(page.locator(".caption.agent[data-cut]")).to_have_count(1)
+    expect(page.locator("#notice")).to_contain_text("so is your order")
+    expect(page.locator("#cart-lines .line")).to_contain_text("Oolong tea")
+    assert [session.cart["total"] for session in server.sessions] == [12, 12]
+    assert server.sessions[0].closed.is_set()
+    page.wait_for_function("fetch('/v1/calls/stats').then((r) => r.json()).then((s) => s.calls.active === 1)")
+    page.evaluate(LISTEN)
+    page.fill("#message", "one oolong tea")
+    page.press("#message", "Enter")
+    page.wait_for_function("window.loudest > 0.1")
+    assert page.evaluate("peers.filter(({ connectionState }) => connectionState === 'connected').length") == 1
+    expect(page.locator("#ending")).to_be_hidden()
+
+
+def test_a_call_that_is_ended_elsewhere_does_not_come_back(page: Page, server: ScriptedServer) -> None:
+    placed = []
+    page.on("response", lambda response: placed.append(response.headers.get("location")))
+    page.goto(server.address)
+    page.click("#start-typing")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Listening")
+    place = next(location for location in placed if location)
+    assert page.request.delete(f"{server.address}{place}").ok
+    expect(page.locator("#ending")).to_contain_text("The barista ended the call")
+
+
 def test_blocked_sound_is_released_by_a_press(page: Page, server: ScriptedServer) -> None:
     page.add_init_script(
         """const play = HTMLMediaElement.prototype.play;
@@ -147,5 +192,5 @@ def test_a_spoken_order_reaches_the_cart_and_is_answered_aloud(
         page.wait_for_function("window.loudest > 0.02")
         expect(page.locator(".caption.agent .unheard")).to_have_text("", timeout=60_000)
         assert page.locator(".caption.agent .heard").inner_text()
-        expect(page.locator(".waterfall .step")).to_have_count(6)
+        expect(page.locator(".waterfall .step")).to_have_count(8)
         assert found == []

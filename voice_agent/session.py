@@ -11,7 +11,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -75,6 +75,17 @@ class Utterance:
     failed: bool = False
     language: Language | None = None
     ready: anyio.Event = field(default_factory=anyio.Event)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What outlives a connection: the call's state (its cart), the dialogue, and what was not answered yet."""
+
+    call: Call[Any]
+    conversation: Conversation
+    unanswered: list[Utterance]
+    notes: OrderedDict[str, str]
+    open_calls: OrderedDict[str, ToolCall]
 
 
 class Session:
@@ -174,6 +185,16 @@ class Session:
         if not self._closed.is_set():
             log.info("call %s ends: %s", self.call_id, reason)
             self._closed.set()
+
+    def memory(self) -> Memory:
+        """What a call that takes the place of this one goes on with."""
+        return Memory(self.call, self.conversation, self.unanswered, self.notes, self.open_calls)
+
+    def recall(self, memory: Memory) -> None:
+        """Go on with the memory of a call that has ended; before `run`."""
+        self.call = replace(memory.call, id=self.call_id)
+        self.conversation, self.unanswered = memory.conversation, list(memory.unanswered)
+        self.notes, self.open_calls = memory.notes, memory.open_calls
 
     async def run(self) -> None:
         """Own the call's tasks until `close`. Whatever happens, nothing of the call is left in any stage."""

@@ -17,7 +17,7 @@ from starlette.types import Message
 
 from voice_agent import wire
 from voice_agent.media.access import ClientSecret, ClientSecrets, SecretsFull
-from voice_agent.media.calls import Busy, Calls, Stopping
+from voice_agent.media.calls import CLIENT_ENDED, Busy, Calls, Forgotten, Stopping
 from voice_agent.media.guard import UnreadRefusal, error_response
 from voice_agent.media.offer import OfferError
 from voice_agent.media.socket import PcmSocket
@@ -58,6 +58,7 @@ def create_router(config: ServerConfig, client_secrets: ClientSecrets) -> APIRou
 
     @router.post("/v1/realtime/calls")
     async def place_call(request: Request) -> Response:
+        """`?replaces=` a call's id: the new call goes on with its state and history."""
         offer, session = await _read_offer(request, config)
         call_id, answer = await _place(request, config, offer, [*_of_secret(request), *_updates(session)])
         headers = {"Location": f"/v1/realtime/calls/{call_id}"}
@@ -153,7 +154,9 @@ def _updates(session: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 async def _place(request: Request, config: ServerConfig, offer: str, early: list[dict[str, Any]]) -> tuple[str, str]:
     try:
-        return await _calls(request).place(offer, early)
+        return await _calls(request).place(offer, early, request.query_params.get("replaces"))
+    except Forgotten:
+        raise Refusal(404, "no such call to take over; it may have ended some time ago") from None
     except (Busy, Stopping) as error:
         raise _no_call(error, config) from None
     except OfferError as error:
@@ -176,7 +179,7 @@ def _no_call(error: Busy | Stopping, config: ServerConfig) -> Refusal:
 
 
 def _end(request: Request, call_id: str) -> None:
-    if not _calls(request).end(call_id, "the client ended the call"):
+    if not _calls(request).end(call_id, CLIENT_ENDED):
         raise Refusal(404, "no such call; it may have ended")
 
 

@@ -24,6 +24,7 @@ class ScriptedSession:
         self.loudest = 0
         self.received: list[dict[str, Any]] = []
         self.closed = asyncio.Event()
+        self.cart: dict[str, Any] = {"lines": [], "total": 0, "currency": "CNY"}
 
     def feed(self, pcm: npt.NDArray[np.int16]) -> None:
         self.loudest = max(self.loudest, int(np.abs(pcm.astype(np.int32)).max(initial=0)))
@@ -33,8 +34,15 @@ class ScriptedSession:
         if event["type"] == "response.create":
             self._answer()
 
+    def memory(self) -> dict[str, Any]:
+        return self.cart
+
+    def recall(self, memory: dict[str, Any]) -> None:
+        self.cart = memory
+
     async def run(self) -> None:
         self.send({"type": "session.created", "session": {}})
+        self.send({"type": "agent.cart.updated", "cart": self.cart})
         await self.closed.wait()
 
     def close(self, reason: str) -> None:
@@ -44,7 +52,8 @@ class ScriptedSession:
         chosen = {"size": "medium", "ice": "regular_ice", "sugar": "full_sugar", "toppings": []}
         line = {"line": 1, "drink": "oolong_tea", "quantity": 1, **chosen, "unit_price": 12, "price": 12}
         where = {"response_id": "r1", "item_id": "a1"}
-        self.send({"type": "agent.cart.updated", "cart": {"lines": [line], "total": 12, "currency": "CNY"}})
+        self.cart = {"lines": [line], "total": 12, "currency": "CNY"}
+        self.send({"type": "agent.cart.updated", "cart": self.cart})
         self.send({"type": "response.output_audio_transcript.delta", **where, "delta": "One oolong tea."})
         self.send({"type": "output_audio_buffer.started", "response_id": "r1"})
         epoch = self.speaker.epoch

@@ -63,7 +63,8 @@ def render(schemas: dict[str, Any]) -> str:
     for side, told in (("Client", "What a client may send."), ("Server", "What a server sends.")):
         schema = schemas[side.lower()]
         parts += [declaration(name, each, side) for name, each in schema["$defs"].items()]
-        parts.append(f"/** {told} */\nexport type {side}Event =\n  | {type_of(schema, side).replace(' | ', chr(10) + '  | ')};\n")
+        members = "\n".join(f"  | {member}" for member in type_of(schema, side).split(" | "))
+        parts.append(f"/** {told} */\nexport type {side}Event =\n{members};\n")
     return "\n".join(parts)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +16,14 @@ from voice_agent.media.socket import PcmSocket, RealtimeSocket, SocketCall, Sock
 # Calls that ended lately: a client that hangs up both ways at once is not told that its call does not exist.
 REMEMBERED = 256
 
+# What a call leaves for one that takes its place: how many, how long, and how long a call may take to let go.
+MEMORIES = 32
+MEMORY_S = 60.0
+LET_GO_S = 3.0
+
+CLIENT_ENDED = "the client ended the call"
+"""The reason of a call whose client asked for its end; it leaves nothing."""
+
 _STOP_NOTICE = "the server is stopping; call again in a moment"
 
 
@@ -25,6 +33,10 @@ class Busy(Exception):
 
 class Stopping(Exception):
     """The server takes no more calls."""
+
+
+class Forgotten(Exception):
+    """There is no such call to take over, or not any more."""
 
 
 class Calls:
@@ -43,6 +55,8 @@ class Calls:
         self._slots = asyncio.Semaphore(limit)
         self._calls: dict[str, Call | SocketCall] = {}
         self._over: deque[str] = deque(maxlen=REMEMBERED)
+        self._memories: OrderedDict[str, tuple[float, object]] = OrderedDict()
+        self._letting_go: dict[str, asyncio.Event] = {}
         self._tasks = asyncio.TaskGroup()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -71,14 +85,16 @@ class Calls:
             "each": [call.view() for call in self._calls.values()],
         }
 
-    async def place(self, offer: str, early: list[dict[str, Any]]) -> tuple[str, str]:
+    async def place(self, offer: str, early: list[dict[str, Any]], replaces: str | None = None) -> tuple[str, str]:
         """Answer an offer: (call id, SDP answer). The call then runs on its own; `early`: events before all others.
 
-        A slot that is just being freed (a page that reloads) is waited for shortly.
-        Raises Busy, Stopping or OfferError.
+        A slot that is just being freed (a page that reloads) is waited for shortly. `replaces`: the call, still
+        running or ended within `MEMORY_S`, whose state and history the new one goes on with.
+        Raises Busy, Stopping, Forgotten or OfferError.
         """
+        before = None if replaces is None else await self._let_go(replaces)
         await self._take_slot()
-        call = Call(_new_id(), self._config, self._make_session)
+        call = Call(_new_id(), self._config, self._make_session, before)
         try:
             self._enter(call)
             answer = await call.answer(offer, early)
@@ -136,8 +152,25 @@ class Calls:
         if self.stopping:
             call.end("server stopped", _STOP_NOTICE)
 
+    async def _let_go(self, call_id: str) -> object:
+        """End this call, if it still runs, and give its memory; it stays for another try, until it is too old."""
+        call = self._calls.get(call_id)
+        if isinstance(call, Call):
+            gone = self._letting_go.setdefault(call_id, asyncio.Event())
+            call.end("taken over")
+            try:
+                async with asyncio.timeout(LET_GO_S):
+                    await gone.wait()
+            except TimeoutError:
+                raise Busy from None
+        since, memory = self._memories.get(call_id, (0.0, None))
+        if memory is None or asyncio.get_running_loop().time() - since > MEMORY_S:
+            raise Forgotten
+        return memory
+
     def end(self, call_id: str, reason: str) -> bool:
-        """Ask a call to end; one that has just ended by itself is fine too. False if there is no such call."""
+        """Ask a call to end, for good; one that has just ended by itself is fine too. False if there is no such."""
+        self._memories.pop(call_id, None)
         call = self._calls.get(call_id)
         if call is not None:
             call.end(reason)
@@ -158,8 +191,20 @@ class Calls:
             await call.run()
         finally:
             self.ended[call.reason] += 1
+            self._remember(call)
             self._forget(call)
             self._slots.release()
+
+    def _remember(self, call: Call) -> None:
+        """Keep what the call leaves for one that takes its place, unless its client ended it or the server stops."""
+        memory = call.memory()
+        if memory is not None and not self.stopping and call.reason != CLIENT_ENDED:
+            self._memories[call.id] = (asyncio.get_running_loop().time(), memory)
+            while len(self._memories) > MEMORIES:
+                self._memories.popitem(last=False)
+        gone = self._letting_go.pop(call.id, None)
+        if gone is not None:
+            gone.set()
 
     def _forget(self, call: Call | SocketCall) -> None:
         if self._calls.pop(call.id, None) is not None:

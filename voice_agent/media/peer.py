@@ -36,12 +36,18 @@ aiortc_patches.install()
 
 
 class SessionLike(Protocol):
-    """What a call runs: see `voice_agent.session.Session`. All but `run` return at once and belong to the loop."""
+    """What a call runs: see `voice_agent.session.Session`. All but `run` return at once and belong to the loop.
+
+    `memory`, after `run`, is what a later call may `recall`, before its `run`: so a client whose connection broke
+    goes on where it was.
+    """
 
     def feed(self, pcm: npt.NDArray[np.int16]) -> None: ...
     def receive(self, event: dict[str, Any]) -> None: ...
     async def run(self) -> None: ...
     def close(self, reason: str) -> None: ...
+    def memory(self) -> object: ...
+    def recall(self, memory: Any) -> None: ...
 
 
 MakeSession = Callable[[str, Speaker, Callable[[dict[str, Any]], None]], SessionLike]
@@ -131,9 +137,13 @@ class Outbox:
 class Call:
     """A call from its offer to its end. `answer` once, then `run` once; `end` at any time and any number of times."""
 
-    def __init__(self, call_id: str, config: PeerConfig, make_session: MakeSession) -> None:
+    def __init__(
+        self, call_id: str, config: PeerConfig, make_session: MakeSession, before: object | None = None
+    ) -> None:
+        """`before`: the memory of the call whose place this one takes."""
         self.id = call_id
         self.reason = ""
+        self._before = before
         self._notice = ""
         self._config = config
         self._make_session = make_session
@@ -208,6 +218,10 @@ class Call:
             "incoming": None if incoming is None else {"damaged": incoming.damaged, **asdict(incoming.jitter.stats)},
         }
 
+    def memory(self) -> object | None:
+        """What a later call may take over; None if this one never began."""
+        return None if self._session is None else self._session.memory()
+
     async def release(self) -> None:
         """Free the connection, its sockets and its tasks, within `close_s`. Idempotent."""
         self.end("released")
@@ -230,7 +244,10 @@ class Call:
         return not self._ended.is_set()
 
     async def _run_session(self) -> None:
-        self._session = session = self._make_session(self.id, self.speaker, self._outbox.send)
+        session = self._make_session(self.id, self.speaker, self._outbox.send)
+        if self._before is not None:
+            session.recall(self._before)
+        self._session = session
         self._incoming = IncomingAudio(self._feed, asyncio.get_running_loop())
         while self._early_events:
             self._receive(self._early_events.popleft())

@@ -25,6 +25,11 @@ const RECONNECT_PAUSES_MS = [0, 250, 500, 1000, 2000];
  *   | {status: "ended", by: "caller" | "server" | "error", error: CallError | null}} CallState
  */
 
+/** @typedef {Extract<CallState, {status: "ended"}>} EndedState */
+
+/** @type {EndedState} */
+const ENDED_BY_SERVER = { status: "ended", by: "server", error: null };
+
 /**
  * What a call tells besides the server's events.
  *
@@ -84,6 +89,8 @@ export class VoiceCall {
   #early = [];
   /** @type {string | null} */
   #responding = null;
+  /** Whether the server has said that it ends the call. */
+  #goodbye = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #measuring;
 
@@ -237,6 +244,7 @@ export class VoiceCall {
     const current = () => attempt === this.#attempt && this.#state.status !== "ended";
     this.#early = [];
     this.#responding = null;
+    this.#goodbye = false;
     const signal = this.#abort.signal;
     signal.throwIfAborted();
     const token = (typeof this.#token === "function" ? await this.#token() : this.#token) ?? null;
@@ -246,7 +254,7 @@ export class VoiceCall {
       audio: (playing) => current() && this.#tell("audio", { playing }),
       microphoneLost: () => current() && this.#tell("microphone_lost", {}),
       lost: (detail) => current() && this.#reconnect(detail),
-      ended: () => current() && this.#end({ status: "ended", by: "server", error: null }),
+      ended: () => current() && this.#closed(),
     });
     signal.throwIfAborted();
     this.#id = id;
@@ -258,8 +266,17 @@ export class VoiceCall {
     for (const text of early) this.#onMessage(text);
   }
 
-  /** @param {string} detail why the connection before was given up */
-  async #reconnect(detail) {
+  /** The other side closed the connection: for good if it said so, or if it has let go of the call. */
+  #closed() {
+    if (this.#goodbye) this.#end(ENDED_BY_SERVER);
+    else void this.#reconnect("the server's side closed the connection", ENDED_BY_SERVER);
+  }
+
+  /**
+   * @param {string} detail why the connection before was given up
+   * @param {EndedState} [forgotten] how the call ends when the server no longer has it
+   */
+  async #reconnect(detail, forgotten) {
     clearInterval(this.#measuring);
     const deadline = performance.now() + RECONNECT_MS;
     let last = detail;
@@ -273,6 +290,10 @@ export class VoiceCall {
       } catch (error) {
         if (this.#abort.signal.aborted) return;
         const reason = asCallError(error);
+        if (reason.code === "call_forgotten" && forgotten) {
+          this.#end(forgotten);
+          return;
+        }
         if (["unauthorized", "server_refused", "call_forgotten"].includes(reason.code)) {
           this.#end({ status: "ended", by: "error", error: reason });
           return;
@@ -301,7 +322,7 @@ export class VoiceCall {
     this.#measuring = setInterval(() => void look(), MEASURE_MS);
   }
 
-  /** @param {Extract<CallState, {status: "ended"}>} state @param {boolean} [sayGoodbye] */
+  /** @param {EndedState} state @param {boolean} [sayGoodbye] */
   #end(state, sayGoodbye = state.error?.code === "cancelled") {
     if (this.#state.status === "ended") return;
     clearInterval(this.#measuring);
@@ -327,6 +348,7 @@ export class VoiceCall {
     }
     if (event.type === "response.created") this.#responding = event.response.id;
     if (event.type === "response.done") this.#responding = null;
+    if (event.type === "error" && event.error.code === "call_ended") this.#goodbye = true;
     this.#tools.onEvent(event);
     this.#tell("event", event);
     this.#tell(event.type, event);

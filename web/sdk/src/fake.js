@@ -69,8 +69,10 @@ export class FakeTransport {
     handlers?.lost("the test broke the connection");
   }
 
-  /** The server closes the call. */
+  /** The server says that it ends the call, and closes the connection. */
   end() {
+    const error = { type: "server_error", code: "call_ended", message: "the test ended the call" };
+    this.emit({ type: "error", error: { ...error, param: null, event_id: null } });
     const handlers = this.#drop();
     handlers?.ended();
   }

@@ -19,7 +19,7 @@ const ICE_GATHERING_MS = 1000;
  * @property {(playing: boolean) => void} audio whether the agent's voice may sound; false: `play` from a gesture first
  * @property {() => void} microphoneLost the microphone was unplugged or taken away
  * @property {(detail: string) => void} lost the connection broke
- * @property {() => void} ended the server closed the call
+ * @property {() => void} ended the other side closed the connection
  */
 
 /**

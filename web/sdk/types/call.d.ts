@@ -1,13 +1,4 @@
 /**
- * Where a call is. It ends once; a new call is a new `VoiceCall`.
- *
- * @typedef {{status: "new"}
- *   | {status: "connecting"}
- *   | {status: "live"}
- *   | {status: "reconnecting", attempt: number}
- *   | {status: "ended", by: "caller" | "server" | "error", error: CallError | null}} CallState
- */
-/**
  * What a call tells besides the server's events.
  *
  * @typedef {object} CallEvents
@@ -144,6 +135,9 @@ export type CallState = {
     by: "caller" | "server" | "error";
     error: CallError | null;
 };
+export type EndedState = Extract<CallState, {
+    status: "ended";
+}>;
 /**
  * What a call tells besides the server's events.
  */

@@ -47,7 +47,7 @@ export class FakeTransport {
     emit(event: ServerEvent | Record<string, unknown>): void;
     /** The connection breaks. */
     lose(): void;
-    /** The server closes the call. */
+    /** The server says that it ends the call, and closes the connection. */
     end(): void;
     /** The microphone is unplugged. */
     loseMicrophone(): void;

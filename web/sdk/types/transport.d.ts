@@ -9,7 +9,7 @@ export const EVENTS_CHANNEL: "oai-events";
  * @property {(playing: boolean) => void} audio whether the agent's voice may sound; false: `play` from a gesture first
  * @property {() => void} microphoneLost the microphone was unplugged or taken away
  * @property {(detail: string) => void} lost the connection broke
- * @property {() => void} ended the server closed the call
+ * @property {() => void} ended the other side closed the connection
  */
 /**
  * Where to connect, and in place of which call.
@@ -99,7 +99,7 @@ export type TransportHandlers = {
      */
     lost: (detail: string) => void;
     /**
-     * the server closed the call
+     * the other side closed the connection
      */
     ended: () => void;
 };
