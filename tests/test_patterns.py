@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections import Counter
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from demos.ordering.cart import SIX_KEYS, same
+from demos.ordering.cart import SIX_KEYS, Cart, final_cart, same
 from demos.ordering.menu import default_menu
 
 ROOT = Path(__file__).parents[1]
@@ -191,3 +192,14 @@ def test_most_calls_are_short() -> None:
     rng = random.Random(2)
     turns = Counter(len(list(make.dialogue(rng, "zh", words))) for _ in range(200))
     assert sum(n for length, n in turns.items() if length <= 4) > 150
+
+
+def test_development_dialogues_have_carts_that_can_be_ordered() -> None:
+    text = (ROOT / "models/tea-omni/dialogues/dev.jsonl").read_text(encoding="utf-8")
+    dialogues = [json.loads(line) for line in text.splitlines()]
+    assert len({dialogue["id"] for dialogue in dialogues}) == len(dialogues)
+    for dialogue in dialogues:
+        cart = Cart()
+        for line in dialogue["cart"]:
+            cart.add(**line)
+        assert same(final_cart(cart), dialogue["cart"])
