@@ -42,7 +42,6 @@ def call(
     heard: Sequence[tuple[float, float]],
     events: Sequence[tuple[float, dict]] = (),
     received: Line | None = None,
-    clears: Sequence[float] = (),
 ) -> Recording:
     """A call in which the caller says each turn's spans, with what is expected of it, and hears tones in `heard`."""
     spoken = [span for _, spans in said for span in spans]
@@ -55,5 +54,4 @@ def call(
         received if received is not None else line(tones(seconds, heard)),
         turns,
         tuple(Event(at, data) for at, data in events),
-        tuple(clears),
     )

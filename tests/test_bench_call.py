@@ -152,6 +152,19 @@ async def test_bad_networks_and_clocks_are_between_the_caller_and_the_agent(tmp_
     assert slow.figures["stream"]["lost"] > 0
 
 
+@pytest.mark.parametrize("kind", ["pcm", "realtime"])
+async def test_websockets_are_measured_like_calls(tmp_path: Path, kind: str) -> None:
+    async with synthetic(delays_ms=[300], reply_ms=1500, stop_ms=150, burst=kind == "realtime") as url:
+        result = await call(url, tmp_path, ASK, CUT, kind=kind)
+    ask, cut = result.figures["turns"]
+    assert ask["v2v_ms"] == pytest.approx(300, abs=120)
+    # A reply that came in one piece is dropped when the server tells that it hears the caller, before it is cut.
+    assert cut["stopped"] is True
+    assert cut["yield_playout_ms"] < 270
+    assert (result.figures["stream"]["burst_ms"] > 1000) == (kind == "realtime")
+    assert result.figures["stream"]["drift_ppm"] is None
+
+
 async def test_a_server_that_is_not_there_is_a_failed_call(tmp_path: Path) -> None:
     job = Job(
         target=Target(url=f"http://127.0.0.1:{free_port()}"),

@@ -58,7 +58,6 @@ class Caller:
         self._received: list[Packet] = []
         self._said: list[Said] = []
         self._events: list[Event] = []
-        self._clears: list[float] = []
         self._down_sent = Resampler(MOUTH_RATE, RATE)
         self._down_received = Resampler(MOUTH_RATE, RATE)
         self._played_to = 0.0
@@ -89,14 +88,13 @@ class Caller:
             Line.of(self._received),
             tuple(self._said),
             tuple(self._events),
-            tuple(self._clears),
             failed,
             facts,
         )
 
     def _link(self) -> Link:
         job, scenario = self._job, self._job.scenario
-        ends = Ends(self._pull, self._on_sent, self._on_audio, self._on_event, self._clears.append)
+        ends = Ends(self._pull, self._on_sent, self._on_audio, self._on_event, self._on_clear)
         options = LinkOptions(scenario.network, scenario.clock_ppm, job.seed, scenario.session)
         if job.target.kind in ("webrtc", "offer"):
             from voice_agent.bench.webrtc import WebRtcLink
@@ -151,6 +149,13 @@ class Caller:
             self._received.append(Packet(at, place, number, piece))
             if self._script is not None:
                 self._script.heard(at if position is not None else max(at, self._played_to), voiced(piece))
+
+    def _on_clear(self, at: float) -> None:
+        """What has not begun to play is never heard."""
+        self._received = [packet for packet in self._received if packet.position <= at * RATE]
+        self._played_to = at
+        if self._script is not None:
+            self._script.cleared(at)
 
     def _on_event(self, at: float, data: dict[str, Any]) -> None:
         self._events.append(Event(at, data))

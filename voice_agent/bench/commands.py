@@ -182,7 +182,7 @@ def show(results: Results) -> None:
         else:
             s = told[name]
             table.add_row(
-                kind.title, f"{s.p50:g}", f"{s.p95:g}", f"{s.p99:g}", str(s.n), f"{s.p50_low:g}–{s.p50_high:g}"
+                kind.title, f"{s.p50:g}", f"{s.p95:g}", f"{s.p99:g}", str(s.n), f"{s.p50_low:g} … {s.p50_high:g}"
             )
     out.print(table)
     for call in results.calls:

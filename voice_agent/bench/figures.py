@@ -137,18 +137,15 @@ class _Agent:
 
     def __init__(self, recording: Recording) -> None:
         self.line = recording.received
-        self.playout = play_out(self.line, recording.clears)
+        self.playout = play_out(self.line)
         self._sounds = voice_spans(self.line.pcm, 0.0)
 
     def voices(self, join_s: float) -> list[Voice]:
         return [self._voice(start, end) for start, end in join(self._sounds, join_s)]
 
     def _voice(self, start: int, end: int) -> Voice:
-        last = end - 1
-        while last > start and not np.isfinite(self.playout.time(last)):
-            last -= RATE // 100  # the end was dropped unheard
-        ends = self.line.time(end - 1), self.playout.time(last)
-        return Voice(self.line.time(start), ends[0] + 1 / RATE, self.playout.time(start), ends[1] + 1 / RATE)
+        arrived, heard = self.line.time, self.playout.time
+        return Voice(arrived(start), arrived(end - 1) + 1 / RATE, heard(start), heard(end - 1) + 1 / RATE)
 
 
 def _turn(recording: Recording, agent: _Agent, number: int) -> TurnFigures:
@@ -191,8 +188,7 @@ def _response(turn: TurnFigures, recording: Recording, agent: _Agent, onset: flo
         return
     first = voices[0]
     turn.v2v_ms = _ms(first.start - end)
-    if np.isfinite(first.heard):
-        turn.v2v_playout_ms = _ms(first.heard - end)
+    turn.v2v_playout_ms = _ms(first.heard - end)
     turn.answer_ms = next((_ms(v.start - end) for v in voices if v.end - v.start >= SUBSTANCE_S), None)
     claims = [e.at for e in recording.events if e.data.get("type") == "output_audio_buffer.started"]
     claims += _stream_starts(agent.line)
@@ -206,7 +202,7 @@ def _response(turn: TurnFigures, recording: Recording, agent: _Agent, onset: flo
     ]
     if committed:
         turn.eot_delay_ms = _ms(committed[-1] - end)
-        turn.ttfa_ms = _ms(first.heard - committed[-1]) if np.isfinite(first.heard) else None
+        turn.ttfa_ms = _ms(first.heard - committed[-1])
     turn.server = _server_side(recording.events, end, limit)
 
 
@@ -239,7 +235,6 @@ def _stop(agent: _Agent, onset: float, end: float, heard: bool) -> float | None:
     spans = [
         (voice.heard, voice.heard_until) if heard else (voice.start, voice.end) for voice in agent.voices(FINE_JOIN_S)
     ]
-    spans = [span for span in spans if np.isfinite(span[0])]
     before = [i for i, (start, _) in enumerate(spans) if start <= onset]
     if not before or spans[before[-1]][1] < onset - REPLY_JOIN_S:
         return None

@@ -62,7 +62,8 @@ class Ends:
 
     `pull`: the next 20 ms to send, int16[960] @ 48 kHz. `sent`: it left (seconds on `time.monotonic`). `arrived`: a
     piece of audio came: when, its first sample by the sender's count at 48 kHz (None: follows on the last one or on
-    silence), its number (None: none were lost), and float32[T] @ 48 kHz. `event`, `clear`: what the server told.
+    silence), its number (None: none were lost), and float32[T] @ 48 kHz. `event`: what the server told. `clear`:
+    audio of a stream without a time line that has not begun to play is dropped.
     """
 
     pull: Callable[[], npt.NDArray[np.int16]]

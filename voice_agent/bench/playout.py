@@ -7,7 +7,6 @@ buffers do. A real player adds a constant to this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,36 +20,31 @@ DRAIN_AFTER_S = 0.2
 
 @dataclass(frozen=True)
 class Playout:
-    """`start`: when each packet begins to play, float64[N] in the order of positions, in seconds; inf: never."""
+    """`start`: when each packet begins to play, float64[N] in the order of positions, in seconds."""
 
     line: Line
     start: npt.NDArray[np.float64]
 
     def time(self, position: int) -> float:
-        """When a sample is heard, in seconds; inf if it was dropped before."""
+        """When a sample is heard, in seconds."""
         rank = self.line.packet_of(position)
         return float(self.start[rank] + (position - self.line.position[self.line.order[rank]]) / RATE)
 
     def waiting_ms(self) -> npt.NDArray[np.float64]:
-        """How long each packet that was played lay waiting, in ms: audio ahead of its time, or behind late packets."""
-        waits = (self.start - self.line.at[self.line.order]) * 1000
-        return waits[np.isfinite(waits)]
+        """How long each packet lies waiting, in ms: audio ahead of its time, or behind late packets."""
+        waits: npt.NDArray[np.float64] = (self.start - self.line.at[self.line.order]) * 1000
+        return waits
 
 
-def play_out(line: Line, clears: Sequence[float] = ()) -> Playout:
-    """Play a received line. At each of `clears` (seconds) the player drops what it has not begun to play."""
+def play_out(line: Line) -> Playout:
+    """Play a received line."""
     order = line.order
-    start = np.full(len(order), np.inf)
-    drops = sorted(clears)
+    start = np.zeros(len(order))
     free = -np.inf  # when the player has played all before this packet
     silent = 0.0
     for rank, index in enumerate(order):
         at, position, length = float(line.at[index]), int(line.position[index]), int(line.length[index])
-        begin = max(at, free)
-        if any(at <= drop < begin for drop in drops):
-            free = min(free, next(drop for drop in drops if at <= drop < begin))
-            continue
-        start[rank] = begin
+        start[rank] = begin = max(at, free)
         following = int(line.position[order[rank + 1]]) if rank + 1 < len(order) else position + length
         voiced = bool(voiced_blocks(line.pcm[position : position + length]).any())
         silent = 0.0 if voiced else silent + length / RATE

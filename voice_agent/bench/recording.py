@@ -107,13 +107,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Recording:
-    """A whole call. `clears`: when the server told a client that buffers to drop what it had not played yet."""
+    """A whole call. `failed`: why it is not; `facts`: what else the caller knows of it."""
 
     sent: Line
     received: Line
     said: tuple[Said, ...] = ()
     events: tuple[Event, ...] = ()
-    clears: tuple[float, ...] = ()
     failed: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -137,7 +136,6 @@ class Recording:
             "lines": [_line_record(line) for line in (self.sent, self.received)],
             "said": [asdict(said) for said in self.said],
             "events": [asdict(event) for event in self.events],
-            "clears": list(self.clears),
             "failed": self.failed,
             "facts": self.facts,
         }
@@ -168,7 +166,6 @@ class Recording:
             lines[1],
             tuple(Said(**{**said, "voice": _pairs(said["voice"])}) for said in record["said"]),
             tuple(Event(**event) for event in record["events"]),
-            tuple(record["clears"]),
             record["failed"],
             record["facts"],
         )

@@ -31,7 +31,8 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 960px; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.5rem } h2 { font-size: 1.2rem; margin-top: 2.2rem; border-top: 1px solid var(--line) }
 table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem; text-align: left }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums } tr + tr td { border-top: 1px solid var(--line) }
+td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+tr + tr td { border-top: 1px solid var(--line) }
 .dim { color: var(--dim) } .bad { color: var(--bad) } svg { width: 100%; height: auto; display: block }
 svg text { font: 11px system-ui, sans-serif; fill: currentColor } details { margin: .6rem 0 }
 summary { cursor: pointer } audio { width: 100% } .call { margin: 1rem 0 }
@@ -112,7 +113,7 @@ def _figure_table(values: dict[str, list[float]]) -> str:
             cells = [share, "", "", f"{sum(trials):.0f} of {len(trials)}", "", ""]
         else:
             s = told[name]
-            interval = f"{s.p50_low:g}–{s.p50_high:g}"
+            interval = f"{s.p50_low:g} … {s.p50_high:g}"
             cells = [f"{s.p50:g}", f"{s.p95:g}", f"{s.p99:g}", str(s.n), interval, _strip(trials)]
         rows.append(f"<tr><td>{escape(kind.title)}</td>" + "".join(f"<td class=n>{cell}</td>" for cell in cells))
     heads = "".join(f"<th class=n>{head}</th>" for head in ("p50", "p95", "p99", "n", "95 % of p50", "every trial"))
@@ -219,13 +220,13 @@ def _marks(turn: dict[str, Any], x: Any) -> str:
     """Where the turn ended and the reply began, or where the caller cut in and the reply stopped."""
     spans = []
     if turn["v2v_ms"] is not None:
-        spans.append((turn["until"], turn["v2v_ms"], "V2V", "--dim"))
+        spans.append((turn["until"], turn["v2v_ms"], "V2V", "--dim", LANE - 6))
     if turn["yield_ms"] is not None:
-        spans.append((turn["at"], turn["yield_ms"], "yield", "--bad"))
+        spans.append((turn["at"], turn["yield_ms"], "yield", "--bad", LANE + 14))
     return "".join(
         f'<rect x="{x(at):.1f}" y="{LANE - 3}" width="{max(1.0, x(ms / 1000)):.1f}" height="6" fill="var({colour})"/>'
-        f'<text x="{x(at):.1f}" y="{LANE - 6}">{what} {ms:.0f}</text>'
-        for at, ms, what, colour in spans
+        f'<text x="{x(at):.1f}" y="{y}">{what} {ms:.0f}</text>'
+        for at, ms, what, colour, y in spans
     )
 
 

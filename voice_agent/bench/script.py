@@ -49,6 +49,11 @@ class Script:
                 self._onset = now - 0.02
             self._last_voice = now
 
+    def cleared(self, now: float) -> None:
+        """What the agent had sent ahead of its time is not heard after all."""
+        if self._last_voice is not None:
+            self._last_voice = min(self._last_voice, now)
+
     def said(self, now: float) -> None:
         """The turn that `step` gave last was said to its end."""
         assert self._before is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import json
 import secrets
@@ -24,7 +25,7 @@ import uvicorn
 from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field
 
 from voice_agent.bench.detect import BLOCK, voiced_blocks
@@ -93,6 +94,11 @@ class SyntheticAgent:
 
     def frame(self, now: float) -> npt.NDArray[np.int16]:
         """The 20 ms that leave now: int16[480] @ 24 kHz."""
+        self.decide(now)
+        return self._render(now + self._codec_s)
+
+    def decide(self, now: float) -> None:
+        """Reply to what was heard until now, or stop for it."""
         behaviour = self._behaviour
         if self._onset is not None and self._last is not None:
             speaking = bool(self._tones) and self._tones[0][0] <= self._onset < self._tones[-1][1]
@@ -106,7 +112,6 @@ class SyntheticAgent:
         for due, kind in [told for told in self._due if told[0] <= now + FRAME / RATE]:
             self._due.remove((due, kind))
             self._tell({"type": kind})
-        return self._render(now + self._codec_s)
 
     def _stop(self, at: float) -> None:
         self._cut = True
@@ -224,8 +229,65 @@ class _Call:
             self._channel.send(text)
 
 
+async def _carry(socket: WebSocket, behaviour: Behaviour, wrapped: bool) -> None:
+    """A WebSocket call: bare PCM16, or `wrapped` in the events of the realtime protocol. At most 200 texts wait."""
+    texts: asyncio.Queue[str] = asyncio.Queue(maxsize=200)
+    ahead_until = 0.0  # what was sent in a burst lasts until then, unless it is cut
+
+    def tell(event: dict[str, Any]) -> None:
+        nonlocal ahead_until
+        if event["type"] == "output_audio_buffer.cleared":
+            ahead_until = 0.0
+        if not wrapped and event["type"] == "output_audio_buffer.cleared":
+            event = {"type": "clear"}
+        with contextlib.suppress(asyncio.QueueFull):
+            texts.put_nowait(json.dumps(event))
+
+    agent = SyntheticAgent(behaviour, tell, codec_s=0.0)
+
+    async def flush() -> None:
+        while not texts.empty():
+            await socket.send_text(texts.get_nowait())
+
+    async def talk() -> None:
+        nonlocal ahead_until
+        pacer = Pacer()
+        while True:
+            now = time.monotonic()
+            await asyncio.sleep(max(pacer.due(now) - now, 0))
+            now = time.monotonic()
+            agent.decide(now)
+            if now < ahead_until:
+                await flush()
+                continue
+            burst = agent.burst_frames(now)
+            pcm = np.concatenate([agent.frame(now + 0.02 * i) for i in range(1 + burst)])
+            ahead_until = now + 0.02 * burst
+            await flush()
+            if wrapped:
+                delta = base64.b64encode(pcm.astype("<i2").tobytes()).decode()
+                await socket.send_text(json.dumps({"type": "response.output_audio.delta", "delta": delta}))
+            else:
+                await socket.send_bytes(pcm.astype("<i2").tobytes())
+
+    await socket.accept()
+    async with asyncio.TaskGroup() as tasks:
+        talking = tasks.create_task(talk())
+        try:
+            while True:
+                if wrapped:
+                    event = await socket.receive_json()
+                    pcm = base64.b64decode(event["audio"]) if event["type"] == "input_audio_buffer.append" else b""
+                else:
+                    pcm = await socket.receive_bytes()
+                agent.hear(time.monotonic(), np.frombuffer(pcm, "<i2"))
+                await flush()
+        except WebSocketDisconnect:
+            talking.cancel()
+
+
 def create_app(behaviour: Behaviour) -> FastAPI:
-    """The routes of a realtime server over WebRTC, and the bare one that takes an offer as JSON."""
+    """A realtime server's routes, WebRTC and WebSocket, one that takes an offer as JSON, and one of bare PCM."""
     calls: dict[str, _Call] = {}
 
     @asynccontextmanager
@@ -259,6 +321,14 @@ def create_app(behaviour: Behaviour) -> FastAPI:
     async def offer(body: dict[str, Any]) -> dict[str, str]:
         _, sdp = await answer(str(body["sdp"]))
         return {"sdp": sdp, "type": "answer"}
+
+    @app.websocket("/v1/pcm")
+    async def pcm(socket: WebSocket) -> None:
+        await _carry(socket, behaviour, wrapped=False)
+
+    @app.websocket("/v1/realtime")
+    async def events(socket: WebSocket) -> None:
+        await _carry(socket, behaviour, wrapped=True)
 
     return app
 
