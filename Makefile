@@ -1,6 +1,6 @@
 # Every target does its own set-up. PYTHON names the interpreter (3.11 or 3.12) that makes .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-HOST ?= 127.0.0.1
+HOST ?= $(if $(TLS),0.0.0.0,127.0.0.1)
 PORT ?= 8080
 BIN := .venv/bin
 
@@ -28,8 +28,8 @@ help:
 	$(BIN)/pip install -q -e '.[dev,train]'
 	@touch $@
 
-serve: .venv/.installed ## set up, start the server with the ordering demo, print its address
-	$(BIN)/voice-agent serve --host $(HOST) --port $(PORT) $(if $(CONFIG),--config $(CONFIG))
+serve: .venv/.installed ## set up, start the server with the ordering demo, print its address; TLS=1: https, for phones
+	$(BIN)/voice-agent serve --host $(HOST) --port $(PORT) $(if $(TLS),--tls) $(if $(CONFIG),--config $(CONFIG))
 
 demo: .venv/.installed ## a recorded order through a real WebRTC call; fails unless the cart is right
 	$(BIN)/voice-agent call --serve demos/ordering/order.wav --save reply.wav \

@@ -49,12 +49,13 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="TCP port; 0: any free one.")] = 8080,
     config: ConfigPath = None,
+    tls: Annotated[bool, typer.Option("--tls", help="https: makes a certificate unless one is configured.")] = False,
 ) -> None:
     """Answer calls from browsers and WebRTC clients until interrupted."""
     from voice_agent.loading import load_agent
     from voice_agent.runtime import run_server
 
-    run_server(load_agent(agent), host=host, port=port, config_path=config)
+    run_server(load_agent(agent), host=host, port=port, config_path=config, tls=tls)
 
 
 @app.command()

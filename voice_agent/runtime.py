@@ -23,10 +23,12 @@ from voice_agent.config import Config, load_config
 from voice_agent.engine.protocols import Language, OmniModel
 from voice_agent.engine.reply import Engine
 from voice_agent.engine.stages import Pcm
+from voice_agent.media.aiortc_patches import lan_addresses
 from voice_agent.media.speaker import Speaker
 from voice_agent.models import load_model
 from voice_agent.server import Server, ServerConfig, create_app
 from voice_agent.session import Session
+from voice_agent.tls import Certificate, default_folder, ensure_certificate, qr_code
 from voice_agent.vad import SileroModel, StreamingVad, VadEvent
 
 log = logging.getLogger(__name__)
@@ -114,14 +116,38 @@ async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
         await asyncio.to_thread(runtime.close)
 
 
-def run_server(agent: Agent, *, host: str, port: int, config_path: Path | str | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; prints the address once calls can be placed."""
+def run_server(agent: Agent, *, host: str, port: int, config_path: Path | str | None = None, tls: bool = False) -> None:
+    """Serve until SIGINT or SIGTERM; prints the address once calls can be placed.
+
+    `tls`: https, with the configured certificate or, without one, with one made for this machine's addresses; the
+    address is also drawn as a QR code, for a phone in the same network.
+    """
     config = load_config(config_path)
+    server_config = replace(config.server, host=host, port=port)
+    made: Certificate | None = None
+    if tls and server_config.certificate is None:
+        made = ensure_certificate(default_folder(), [reachable_at(host)])
+        server_config = replace(server_config, certificate=str(made.certificate), key=str(made.key))
 
     def tell(address: str) -> None:
         print(f"{agent.name} ({agent.model}) answers calls at {address}  (Ctrl-C ends it)", flush=True)
+        if tls:
+            print(qr_code(address), flush=True)
+        if made is not None:
+            print(
+                "The certificate is this machine's own, so the browser warns once: go on only if it shows\n"
+                f"SHA-256 {made.fingerprint}",
+                flush=True,
+            )
 
-    asyncio.run(serve_agent(agent, config, replace(config.server, host=host, port=port), tell))
+    asyncio.run(serve_agent(agent, config, server_config, tell))
+
+
+def reachable_at(host: str) -> str:
+    """The address to give to others: `host`, or this machine's first in its network where `host` means all of them."""
+    if host in ("0.0.0.0", "::"):
+        return next(iter(lan_addresses()), "127.0.0.1")
+    return "127.0.0.1" if host == "localhost" else host
 
 
 async def serve_agent(
@@ -153,4 +179,5 @@ async def serve_agent(
 async def _tell_address(server: Server, config: ServerConfig, on_ready: Callable[[str], None]) -> None:
     await server.listening.wait()
     port = server.servers[0].sockets[0].getsockname()[1]
-    on_ready(f"http://{config.host}:{port}")
+    scheme = "http" if config.certificate is None else "https"
+    on_ready(f"{scheme}://{reachable_at(config.host)}:{port}")

@@ -42,6 +42,7 @@ class ServerConfig:
     `api_key`: if set, every way to a call and to its data asks for it as a Bearer key.
     `trusted_proxies`: addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
     `calls_per_minute`: that one address may place, on average, as many at once; null: no limit.
+    `certificate`, `key`: PEM files, for https; both or neither.
     `allowed_origins`: pages of other origins that may call (`https://shop.example`); the server's own page always may.
     """
 
@@ -54,6 +55,8 @@ class ServerConfig:
     ice_servers: tuple[dict[str, str], ...] = ()
     api_key: str | None = field(default=None, repr=False)
     allowed_origins: tuple[str, ...] = ()
+    certificate: str | None = None
+    key: str | None = None
     max_offer_bytes: int = 65_536
     body_s: float = 10.0
     slot_wait_s: float = 0.7
@@ -61,6 +64,10 @@ class ServerConfig:
     stop_linger_s: float = 1.0
     connect_s: float = 15.0
     silence_s: float = 9.0
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("expected server.certificate and server.key, got only one of them")
 
     def peer(self) -> PeerConfig:
         """The part of it that a call needs."""
@@ -164,6 +171,8 @@ class Server(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 http=ImpatientProtocol,
+                ssl_certfile=config.certificate,
+                ssl_keyfile=config.key,
                 # A header that anybody can write is believed only from proxies that were named.
                 proxy_headers=bool(config.trusted_proxies),
                 forwarded_allow_ips=list(config.trusted_proxies),
