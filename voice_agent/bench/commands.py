@@ -17,6 +17,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from voice_agent.bench.compare import Change
+    from voice_agent.bench.load import Ramp
     from voice_agent.bench.results import CallResult, Results
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a caller hears, of any server.")
@@ -27,7 +28,6 @@ Url = Annotated[str, typer.Option(help="Of the server, or of its route.")]
 Kind = Annotated[str, typer.Option(help="webrtc, offer, realtime or pcm; see docs/bench.md.")]
 Key = Annotated[str | None, typer.Option(help="Environment variable with the server's key.")]
 Own = Annotated[bool, typer.Option("--serve", help="Start this project's server for it.")]
-Out = Annotated[Path, typer.Option(help="Folder for recordings and results.")]
 Seed = Annotated[int, typer.Option(help="Of random delays and networks.")]
 
 
@@ -154,6 +154,71 @@ def calibrate_command(
         result = asyncio.run(calibrate(folder, calls, on_call=on_call))
     print(json.dumps(result, indent=1) if as_json else show(result))
     raise SystemExit(0 if result["passed"] else 1)
+
+
+@app.command()
+def load(
+    scenario: Annotated[str, typer.Argument(help="File or name of the scenario that each caller plays.")] = "order-zh",
+    url: Url = "http://127.0.0.1:8080",
+    kind: Kind = "webrtc",
+    key_from: Key = None,
+    serve: Own = False,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the recordings.")] = Path("bench-out"),
+    callers: Annotated[str, typer.Option(help="Callers of each step.")] = "1,2,3,4,6,8",
+    calls_each: Annotated[int, typer.Option(min=1, help="Calls of each caller in a step.")] = 3,
+    seed: Seed = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Every step as JSON.")] = False,
+) -> None:
+    """More and more callers at once, until TTFC p95 is above 1.5 times that of one. Exit code 1: one was too many."""
+    from dataclasses import asdict
+
+    steps = [int(count) for count in callers.split(",")]
+    ramp = asyncio.run(_load(scenario, url, kind, key_from, serve, folder, steps, calls_each, seed))
+    if as_json:
+        print(json.dumps(asdict(ramp), indent=1))
+    else:
+        table = Table(
+            "callers", "TTFC p95", "V2V p95", "yield p95", "packet gap p99", "failed", "busy", "MiB", box=None
+        )
+        for step in ramp.steps:
+            times = (step.ttfc_ms, step.v2v_ms, step.yield_ms, step.packet_gap_ms)
+            busy = "–" if step.busy is None else f"{100 * step.busy:.0f} %"
+            table.add_row(
+                str(step.callers),
+                *("–" if value is None else f"{value:g}" for value in times),
+                f"{step.failed} of {step.calls}",
+                busy,
+                "–" if step.memory_mib is None else f"{step.memory_mib:.0f}",
+            )
+        out.print(table)
+        grew = f"; {ramp.saturated} grew the most" if ramp.saturated else ""
+        out.print(f"held at 1.5×: {ramp.held} of the callers tried{grew}")
+    raise SystemExit(0 if ramp.held else 1)
+
+
+async def _load(
+    scenario: str,
+    url: str,
+    kind: str,
+    key_from: str | None,
+    serve: bool,
+    folder: Path,
+    callers: list[int],
+    calls_each: int,
+    seed: int,
+) -> Ramp:
+    from voice_agent.bench.link import target_of
+    from voice_agent.bench.load import ramp
+    from voice_agent.bench.scenario import find_scenarios
+    from voice_agent.calling import own_server
+
+    ((found, sounds),) = find_scenarios([scenario])
+    async with AsyncExitStack() as stack:
+        if serve:
+            err.print("[dim]starting a server …[/]")
+            url = await stack.enter_async_context(own_server())
+        with _progress("calls", calls_each * sum(callers)) as on_call:
+            return await ramp(target_of(url, kind, key_from), found, sounds, folder, callers, calls_each, seed, on_call)
 
 
 @app.command(name="list")
