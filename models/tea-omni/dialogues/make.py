@@ -59,7 +59,7 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         if turn and len(scene.lines) > 6:
             return
         if rng.random() < 0.012:
-            plan = Plan(chatter(rng, language), reply=rng.choice(["chat", "chat", "unclear"][:2]))
+            plan = Plan(chatter(rng, language), reply="chat")
         elif rng.random() < 0.006:
             plan = Plan(
                 rng.choice(["", "嗯", "。", "呃呃"] if language == "zh" else ["", "uh", ".", "mm"]), reply="unclear"

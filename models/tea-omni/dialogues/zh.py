@@ -90,7 +90,7 @@ def after_word(rng: random.Random, option: str) -> str:
 def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) -> str:
     """One thing to order, in one of many word orders; `manner` fixes the order: of the words, and of the choices."""
     n = it.get("quantity", 1)
-    q = quantity(rng, n) if n > 1 or rng.random() < 0.8 else rng.choice(["", "个", "杯", "一下"][:3])
+    q = quantity(rng, n) if n > 1 or rng.random() < 0.8 else rng.choice(["", "个", "杯"])
     name = it.get("name") or rng.choice(SAY.names[it["drink"]])
     options = said_options(it)
     rng.shuffle(options)
@@ -296,15 +296,7 @@ def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
     lead = rng.choice(["其中", "其中", "里面", "有", "里头"])
     words = option_words(rng, what)
     verb = "" if words.startswith(("要", "加", "再", "不", "别", "放", "做")) else rng.choice(["", "要", "改成", "做"])
-    return (
-        rng.choice(["", "", "把"]) * 0
-        + rng.choice([ref, ref, ""])
-        + lead
-        + n
-        + verb
-        + words
-        + rng.choice(["", "吧", "", "谢谢"])
-    )
+    return rng.choice([ref, ref, ""]) + lead + n + verb + words + rng.choice(["", "吧", "", "谢谢"])
 
 
 def swap(rng: random.Random, old: str, new: str, ref: str) -> str:
