@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 
-from tests.fakes import FakeModel
+from tests.fakes import FakeCodec, FakeModel
 from tests.media_fakes import Running, running_server
 from voice_agent.agent import Agent, Call
 from voice_agent.asr import Transcript
@@ -84,6 +85,14 @@ class FakeAsr:
         stream = FakeStream(self.texts[min(len(self.streams), len(self.texts) - 1)], self.language, hold=self.hold)
         self.streams.append(stream)
         return stream
+
+
+class LoudCodec(FakeCodec):
+    """A buzz in place of levels that mark tokens."""
+
+    def step(self, slots: Sequence[int], codes: torch.Tensor) -> list[np.ndarray]:
+        chunks = super().step(slots, codes)
+        return [0.3 * np.sign(np.sin(np.arange(len(chunk)) / 10)).astype(np.float32) for chunk in chunks]
 
 
 class Till:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import soundfile
 
+from tests.call_fakes import LoudCodec, agent_server
+from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import eventually, free_port, running_server
 from voice_agent.client import FRAME, RATE, CallClient, CallRefused, Piece, Span, read_wav, voiced, voiced_spans
+from voice_agent.engine.protocols import ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -125,3 +129,32 @@ def test_sound_files_of_any_rate_become_48_khz_mono(tmp_path: Path) -> None:
     pcm = read_wav(tmp_path / "a.wav")
     assert (pcm.dtype, len(pcm)) == (np.float32, 24_000)
     assert strongest_hz(pcm, 48_000) == pytest.approx(440, abs=2)
+
+
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
+
+
+async def test_a_client_writes_interrupts_mutes_and_runs_tools() -> None:
+    model = FakeModel(FakeThinker(calls=[ToolCall("c1", "weather", {"city": "Taipei"})]), codec=LoudCodec())
+    asked: list[dict[str, Any]] = []
+
+    def weather(arguments: dict[str, Any]) -> dict[str, Any]:
+        asked.append(arguments)
+        return {"say": "it rains " * 20}
+
+    async with agent_server(model, ["unused"]) as (server, bench), CallClient(server.url) as call:
+        call.update({"tools": [WEATHER]})
+        call.write("how is the weather")
+        serving = asyncio.ensure_future(call.serve_tools({"weather": weather}))
+        await eventually(lambda: len(voiced_spans(call.received)) > 0, 10)
+        assert asked == [{"city": "Taipei"}]
+        serving.cancel()
+        call.interrupt()
+        await call.wait_for("output_audio_buffer.cleared")
+        call.mute()
+        await call.play(np.full(24_000, 0.5, np.float32))
+        assert not voiced_spans(call.sent)
+        assert not bench.asr.streams
+        call.mute(False)
+        await call.play(np.full(24_000, 0.5, np.float32))
+        assert voiced_spans(call.sent)

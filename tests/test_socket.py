@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import importlib.util
 import json
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,7 +18,7 @@ import openai
 import pytest
 import websockets
 
-from tests.call_fakes import agent_server
+from tests.call_fakes import LoudCodec, agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import Running, eventually, offer, running_server
 from voice_agent.client import CallClient
@@ -236,6 +239,39 @@ async def test_bare_pcm_both_ways_with_clear_and_transcripts() -> None:
             await call.close()
             await reading
         await eventually(lambda: server.calls.active == 0)
+
+
+SCENARIO = """
+name: pcm
+sample_rate: 16000
+adapter: {type: websocket}
+turns:
+  - {id: question, audio: {synth: speech, duration_ms: 800}}
+  - id: cough
+    audio: {synth: noise, duration_ms: 90}
+    start: {after: agent_speech_start, delay_ms: 500}
+    expect: ignore
+  - id: stop
+    audio: {synth: speech, duration_ms: 900, seed: 2}
+    start: {after: previous_turn_end, delay_ms: 1500}
+    expect: stop
+assert: {max_barge_in_stop_ms: 700, min_barge_in_success_rate: 1.0, max_false_barge_ins: 0, max_missed_responses: 0}
+"""
+
+
+@pytest.mark.realtime
+@pytest.mark.skipif(importlib.util.find_spec("voicebench") is None, reason="needs the package voicebench")
+async def test_an_independent_harness_finds_that_it_responds_stops_and_ignores(tmp_path: Path) -> None:
+    (tmp_path / "pcm.yaml").write_text(SCENARIO)
+    model = FakeModel(FakeThinker(reply="word " * 40), codec=LoudCodec())
+    async with agent_server(model, ["question", "stop"]) as (server, _):
+        url = server.url.replace("http", "ws", 1) + "/v1/pcm"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "voicebench", "run", "pcm.yaml", "-a", "websocket", "--url", url, "--no-write",
+            cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        assert process.returncode == 0, out.decode()
 
 
 async def test_audio_that_comes_faster_than_real_time_is_held_back_and_none_is_lost() -> None:

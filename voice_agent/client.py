@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -121,6 +121,7 @@ class _Microphone(MediaStreamTrack):
         self._empty.set()
         self._pacer = Pacer()
         self._encoder = opus.OpusEncoder()
+        self.muted = False
 
     def play(self, pcm: npt.NDArray[np.int16]) -> None:
         """Queue int16[T] @ 48 kHz; the last frame is padded with silence."""
@@ -141,6 +142,8 @@ class _Microphone(MediaStreamTrack):
         if self.readyState != "live":
             raise MediaStreamError("the call has ended")
         frame = self._queue.popleft() if self._queue else np.zeros(opus.FRAME, np.int16)
+        if self.muted:
+            frame = np.zeros(opus.FRAME, np.int16)
         packet = self._encoder.encode(frame)
         self._record(frame, packet.pts or 0)
         if not self._queue:
@@ -231,6 +234,42 @@ class CallClient:
     def send(self, event: dict[str, Any]) -> None:
         """Send a client event on the data channel."""
         self._channel.send(json.dumps(event, ensure_ascii=False))
+
+    def write(self, text: str) -> None:
+        """Say something in writing, and ask for the reply to it."""
+        content = [{"type": "input_text", "text": text}]
+        self.send({"type": "conversation.item.create", "item": {"type": "message", "role": "user", "content": content}})
+        self.send({"type": "response.create"})
+
+    def interrupt(self) -> None:
+        """Cut the agent off; nothing happens while it is silent."""
+        self.send({"type": "output_audio_buffer.clear"})
+
+    def mute(self, muted: bool = True) -> None:
+        """Send silence in place of what is said, or say it again."""
+        self._microphone.muted = muted
+
+    def update(self, session: dict[str, Any]) -> None:
+        """Change the session's configuration; what is absent stays as it is."""
+        self.send({"type": "session.update", "session": {"type": "realtime", **session}})
+
+    async def serve_tools(self, tools: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
+        """Run the tools that the session was told of (`update`) until the call ends: their functions by name.
+
+        A function gets the call's arguments and gives a JSON value, which the agent answers with; it should be
+        quick, as it runs on the event loop. It takes the call's events, so nobody else can read them meanwhile.
+        Raises KeyError for a tool that is not there.
+        """
+        async for event in self.events():
+            if event.data["type"] != "response.done":
+                continue
+            calls = [item for item in event.data["response"]["output"] if item["type"] == "function_call"]
+            for item in calls:
+                output = json.dumps(tools[item["name"]](json.loads(item["arguments"])), ensure_ascii=False)
+                answer = {"type": "function_call_output", "call_id": item["call_id"], "output": output}
+                self.send({"type": "conversation.item.create", "item": answer})
+            if calls:
+                self.send({"type": "response.create"})
 
     async def events(self) -> AsyncIterator[Event]:
         """Server events in order, from the first one that was not taken yet; ends with the call.

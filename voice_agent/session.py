@@ -193,7 +193,9 @@ class Session:
     def recall(self, memory: Memory) -> None:
         """Go on with the memory of a call that has ended; before `run`."""
         self.call = replace(memory.call, id=self.call_id)
-        self.conversation, self.unanswered = memory.conversation, list(memory.unanswered)
+        self.conversation = memory.conversation
+        # Words that were still being recognised when the call ended will never be there.
+        self.unanswered = [utterance for utterance in memory.unanswered if utterance.ready.is_set()]
         self.notes, self.open_calls = memory.notes, memory.open_calls
 
     async def run(self) -> None:
@@ -218,6 +220,8 @@ class Session:
                 self._utterance.stream.cancel()
             if self.turn is not None:
                 receipts = self.turn.stop(self.speaker.flush(self._next_epoch()))
+                if self.turn.leaves_no_trace:
+                    self.unanswered = [*self.turn.sources, *self.unanswered]
                 self.turn = None
                 with anyio.move_on_after(2, shield=True):
                     await receipts
