@@ -4,7 +4,7 @@ HOST ?= $(if $(TLS),0.0.0.0,127.0.0.1)
 PORT ?= 8080
 BIN := .venv/bin
 
-.PHONY: help serve demo test check evidence train evaluate browser sdk clean
+.PHONY: help serve demo test check evidence bench train evaluate browser sdk clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -56,6 +56,9 @@ $(eval $(EVIDENCE):;@:)
 endif
 evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
 	$(BIN)/python -m tests.evidence $(EVIDENCE)
+
+bench: .venv/.installed ## what a caller hears, by the whole library of scenarios; writes bench-out and evidence/bench.md
+	$(BIN)/voice-agent bench run --serve --trials 1 --out bench-out --table evidence/bench.md
 
 train: .venv/.train ## make tea-omni anew: the teachers' speech, codec, thinker, talker (hours; resumable)
 	models/tea-omni/train.sh

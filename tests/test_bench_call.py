@@ -16,7 +16,7 @@ from voice_agent.bench.calibrate import calibrate
 from voice_agent.bench.caller import Job
 from voice_agent.bench.caller import place as place_call
 from voice_agent.bench.link import Target
-from voice_agent.bench.report import write_report
+from voice_agent.bench.report import markdown_table, write_report
 from voice_agent.bench.results import CallResult, Results
 from voice_agent.bench.runner import CallerProcess, about, evaluate, jobs, run_calls
 from voice_agent.bench.scenario import Scenario
@@ -134,6 +134,7 @@ async def test_a_run_by_processes_has_recordings_results_and_a_report(tmp_path: 
     assert sorted(done) == ["calls/ask-000", "calls/ask-001"]
     assert results.values()["v2v_ms"] == pytest.approx([300, 300], abs=120)
     assert all(check.passed for call in calls for check in call.checks)
+    assert "| V2V: last sound sent → first heard |" in markdown_table(results)
     html = write_report(results, tmp_path).read_text("utf-8")
     assert html.count("data:audio/ogg;base64,") == 2
     assert "A &lt;question&gt;." in html

@@ -43,13 +43,14 @@ def run(
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Calls at a time.")] = 1,
     seed: Seed = 1,
     calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
+    table: Annotated[Path | None, typer.Option(help="Write the figures to this file, as Markdown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Place the calls of scenarios, and write results.json, report.html and a recording of each call.
 
     Exit code 1: an assertion did not hold, or a call failed.
     """
-    from voice_agent.bench.report import write_report
+    from voice_agent.bench.report import markdown_table, write_report
     from voice_agent.bench.scenario import find_scenarios
 
     found = find_scenarios(scenarios or [])
@@ -57,6 +58,8 @@ def run(
     results = asyncio.run(_run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate))
     results.save(folder / "results.json")
     write_report(results, folder)
+    if table is not None:
+        table.write_text(markdown_table(results), "utf-8")
     if as_json:
         print((folder / "results.json").read_text("utf-8"), end="")
     else:

@@ -64,6 +64,27 @@ def write_report(results: Results, folder: Path) -> Path:
     return path
 
 
+def markdown_table(results: Results) -> str:
+    """Every figure of a run as a Markdown table, with the bench's own error and the machine above it."""
+    about = results.about
+    error = "not calibrated" if results.calibration is None else show_calibration(results.calibration)
+    values = results.values()
+    told = summaries(values)
+    rows = ["| figure | p50 | p95 | p99 | n |", "|---|---|---|---|---|"]
+    for name, trials in values.items():
+        if KINDS[name].share:
+            share = f"{100 * sum(trials) / len(trials):.1f} %"
+            rows.append(f"| {KINDS[name].title} | {share} | | | {sum(trials):.0f} of {len(trials)} |")
+        else:
+            s = told[name]
+            rows.append(f"| {KINDS[name].title} | {s.p50:g} | {s.p95:g} | {s.p99:g} | {s.n} |")
+    scenarios = ", ".join(results.scenarios())
+    head = (
+        f"{about['began']}, {about['cores']} cores, load average {about['load_average'][0]:.1f}; {scenarios}.\n{error}."
+    )
+    return head + "\n\n" + "\n".join(rows) + "\n"
+
+
 def render_report(results: Results, folder: Path) -> str:
     """The report's HTML."""
     about = results.about
