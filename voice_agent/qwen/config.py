@@ -20,7 +20,7 @@ class QwenConfig(BaseModel):
 
     listen: bool = False
     voice: str = ""
-    max_length: int = Field(8192, ge=256)
+    max_length: int = Field(4096, ge=256)
     max_reply: int = Field(512, ge=2)
     max_frames: int = Field(1500, ge=1)
     prefill: int = Field(512, ge=1)

@@ -8,6 +8,7 @@ and values of a cache row then fit the next turn's prompt.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -101,6 +102,7 @@ class Template:
         self.audio_token_id, self.im_end_token_id, self._n_window = audio_token_id, im_end_token_id, n_window
         if tokenizer.chat_template is None:
             raise ValueError("expected a tokenizer with a chat template, got none")
+        self._controls = re.compile("|".join(map(re.escape, tokenizer.get_added_vocab())))
         vocabulary = tokenizer.get_vocab()
         self.call_open, self.call_close = vocabulary.get(CALL_OPEN), vocabulary.get(CALL_CLOSE)
         self.takes_tools = self.call_open is not None and self.call_close is not None
@@ -167,8 +169,10 @@ class Template:
     # ---- inside ----
 
     def _encode_words(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
-        return ids
+        """What looks like a control token is cut in two, so that it is spelled and does not count as one."""
+        cuts = [0, *(found.start() + 1 for found in self._controls.finditer(text)), len(text)]
+        parts = [text[start:end] for start, end in itertools.pairwise(cuts)]
+        return [token for part in parts for token in self.tokenizer.encode(part, add_special_tokens=False)]
 
     def _assemble(
         self, text: str, contents: Sequence[list[int]], recordings: Sequence[npt.NDArray[np.int16]]
@@ -200,6 +204,8 @@ class Template:
             pcm = next(waiting)
             audio.append((len(ids), pcm))
             frames = self.audio_frames(pcm)
+            if not frames:
+                raise ValueError(f"expected a recording of at least {MEL_HOP} samples, got {len(pcm)}")
             name = int.from_bytes(hashlib.blake2s(pcm.tobytes(), digest_size=7).digest())
             ids += [token] * frames
             keys += [-((name << 16) + i + 1) for i in range(frames)]

@@ -86,7 +86,7 @@ class QwenThinker:
         sampling: Sampling = Sampling(greedy=True),  # noqa: B008
         kept: int | None = None,
         max_reply: int = 512,
-        max_length: int = 8192,
+        max_length: int = 4096,
         prefill: int = 512,
     ) -> None:
         if listen and extractor is None:
