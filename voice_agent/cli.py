@@ -38,7 +38,7 @@ def main() -> None:
 
     try:
         app()
-    except (ValueError, WeightsError, FileNotFoundError, ConnectionError) as error:
+    except (ValueError, WeightsError, FileNotFoundError, PermissionError, ConnectionError) as error:
         err.print(f"[bold red]error:[/] {error}", soft_wrap=True)
         raise SystemExit(2) from None
 

@@ -18,6 +18,7 @@ from rich.table import Table
 if TYPE_CHECKING:
     from voice_agent.bench.compare import Change
     from voice_agent.bench.load import Ramp
+    from voice_agent.bench.network import Network
     from voice_agent.bench.results import CallResult, Results
 
 app = typer.Typer(no_args_is_help=True, help="Measure what a caller hears, of any server.")
@@ -42,6 +43,10 @@ def run(
     trials: Annotated[int | None, typer.Option(min=1, help="Calls of each scenario; else what it says.")] = None,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Calls at a time.")] = 1,
     seed: Seed = 1,
+    between: Annotated[
+        str | None,
+        typer.Option(help="As root, with --serve: DELAY,JITTER,LOSS (ms, ms, %) each way between namespaces."),
+    ] = None,
     calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
     table: Annotated[Path | None, typer.Option(help="Write the figures to this file, as Markdown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -54,8 +59,10 @@ def run(
     from voice_agent.bench.scenario import find_scenarios
 
     found = find_scenarios(scenarios or [])
+    network = None if between is None else _network(between, serve)
     folder.mkdir(parents=True, exist_ok=True)
-    results = asyncio.run(_run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate))
+    work = _run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate, network)
+    results = asyncio.run(work)
     results.save(folder / "results.json")
     write_report(results, folder)
     if table is not None:
@@ -79,10 +86,12 @@ async def _run(
     parallel: int,
     seed: int,
     calibrated: bool,
+    network: Network | None,
 ) -> Results:
     from voice_agent.bench.calibrate import calibrate
     from voice_agent.bench.calibrate import show as show_calibration
     from voice_agent.bench.link import target_of
+    from voice_agent.bench.namespaces import joined, server_in
     from voice_agent.bench.results import Results
     from voice_agent.bench.runner import about, jobs, run_calls
     from voice_agent.calling import own_server
@@ -93,14 +102,37 @@ async def _run(
             with _progress("calibration", 3) as on_call:
                 calibration = await calibrate(folder, on_call=on_call)
             err.print(f"[dim]{show_calibration(calibration)}[/]")
+        prefix: tuple[str, ...] = ()
         if serve:
             err.print("[dim]starting a server …[/]")
-            url = await stack.enter_async_context(own_server())
+            if network is None:
+                url = await stack.enter_async_context(own_server())
+            else:
+                there, here = await stack.enter_async_context(joined(network, seed))
+                url = await stack.enter_async_context(server_in(there))
+                prefix = here.prefix
         target = target_of(url, kind, key_from)
         work = jobs(target, found, folder, trials, seed)
         with _progress("calls", len(work)) as on_call:
-            calls = await run_calls(work, on_call, parallel)
-    return Results(about(target, [scenario for scenario, _ in found], seed), tuple(calls), calibration)
+            calls = await run_calls(work, on_call, parallel, prefix)
+    facts = about(target, [scenario for scenario, _ in found], seed)
+    if network is not None:
+        facts["network"] = network.model_dump()
+    return Results(facts, tuple(calls), calibration)
+
+
+def _network(told: str, serve: bool) -> Network:
+    """DELAY,JITTER,LOSS. Raises ValueError."""
+    from voice_agent.bench.network import Network
+
+    try:
+        delay_ms, jitter_ms, loss_pct = map(float, told.split(","))
+        network = Network(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_pct=loss_pct)
+    except ValueError:
+        raise ValueError(f"--between: expected DELAY,JITTER,LOSS such as 80,20,3, got {told!r}") from None
+    if not serve:
+        raise ValueError("--between: expected --serve with it, for the server has to run in a namespace too")
+    return network
 
 
 class _progress:
