@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.page_mock.browser import CHROMIUM, chromium, complaints
@@ -381,6 +382,63 @@ def test_text_can_be_read_in_light_and_dark(browser: Browser, address: str, sche
     page.click("#hang-up")
     assert page.evaluate(TOO_FAINT) == []
     context.close()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")], ids=["wide", "phone"])
+def test_the_main_states_break_no_rule_of_accessibility(browser: Browser, address: str, size: Any, scheme: Any) -> None:
+    context = browser.new_context(viewport=size, locale="zh-CN", color_scheme=scheme, reduced_motion="reduce")
+    page = open_mock(context, address)
+
+    def broken() -> list[str]:
+        return [violation["id"] for violation in Axe().run(page).response["violations"]]
+
+    assert broken() == []
+    start_call(page, failure="ice_failed")
+    assert broken() == []
+    start_call(page)
+    play(page, until(recording("order_zh"), "agent.turn.receipts"))
+    assert broken() == []
+    page.click("#hang-up")
+    assert broken() == []
+    context.close()
+
+
+def test_the_way_to_the_ear_is_part_of_the_time_of_an_answer(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    start_call(page)
+    report = {"roundTripMs": 24, "jitterBufferMs": 60, "deviceMs": 18, "concealed": 0, "playedS": 1}
+    page.evaluate("report => page.dispatch({type: 'playout.measured', report})", report)
+    play(page, until(recording("order_en"), "agent.turn.latency"))
+    expect(page.locator(".waterfall .step")).to_have_count(8)
+    expect(page.locator(".turn-total")).to_contain_text(str(688 + 24 + 60 + 18))
+
+
+def test_the_cart_and_the_words_stay_while_the_connection_comes_back(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    start_call(page)
+    play(page, until(recording("order_en"), "agent.playout.heard"))
+    page.fill("#message", "and an oolong tea")
+    page.evaluate("fake.failNext('server_unreachable'); fake.lose()")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Reconnecting…")
+    page.press("#message", "Enter")
+    assert page.input_value("#message") == "and an oolong tea", "what could not be sent is not thrown away"
+    expect(page.locator("#notice")).to_contain_text("so is your order")
+    expect(page.locator("#activities [aria-current]")).to_have_text("Listening")
+    expect(page.locator("#cart-lines .line")).to_have_count(1)
+    expect(page.locator(".caption.agent[data-cut] .heard")).to_have_text("Sure,")
+
+
+def test_another_microphone_can_be_chosen(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    start_call(page)
+    options = page.locator("#microphones option")
+    expect(options).not_to_have_count(0)
+    page.select_option("#microphones", index=1)
+    page.wait_for_function("fake.opened.deviceId !== undefined")
+    assert page.evaluate("fake.opened.deviceId") == options.nth(1).get_attribute("value")
+    page.evaluate("fake.failNext('microphone_busy')")
+    page.select_option("#microphones", index=0)
+    expect(page.locator("#notice")).to_contain_text("The one before is still in use")
 
 
 @pytest.mark.parametrize("name", ["order_zh", "order_en"])
