@@ -32,7 +32,7 @@ def scene(rng: random.Random, language: str, empty: bool) -> Scene:
     """A call with up to four lines in the cart, on a menu where nothing is sold out."""
     s = Scene(rng, WORDS[language], Shop(rng, default_menu()))
     for _ in range(0 if empty else rng.choice([1, 2, 2, 3, 3, 4])):
-        item = {**some_item(s, plain=0.3), "quantity": rng.choice([1, 1, 1, 1, 2, 3])}
+        item = {**some_item(s, plain=0.3), "quantity": rng.choice([1, 1, 1, 1, 2, 3, 4])}
         name, arguments = add_call(item)
         s.touched = frozenset(s.shop.run(name, arguments)["changed"])
     return s
