@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 
@@ -11,9 +12,11 @@ import torch
 from transformers import Qwen3OmniMoeForConditionalGeneration
 
 from tests import tiny_qwen
+from tests.test_engine import Listener
 from tests.test_qwen import ask, assert_equal
 from tests.tiny_qwen import Drive, model, reference
 from voice_agent.engine.protocols import Message, TextToken, ThinkRequest, Thought, ToolCall
+from voice_agent.engine.reply import Engine
 from voice_agent.qwen.model import QwenOmni
 from voice_agent.qwen.prompt import UNREADABLE, Template, Written, matched
 from voice_agent.qwen.thinker import QwenThinker
@@ -145,6 +148,37 @@ def test_a_recording_is_kept_with_the_dialogue(network: Qwen3OmniMoeForCondition
     assert second.same_as(fresh)
     other = (Message("user", "", audio=audio[::-1].copy()), *before[1:])
     assert not Drive(served).whole(0, ask("less ice", before=other)).same_as(fresh)
+
+
+def test_a_reply_cut_by_the_caller_is_continued_at_the_token_that_was_heard(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    served = model(network)
+    engine = Engine(served, ahead_ms=60_000)
+
+    async def work() -> None:
+        listener = Listener()
+        reply = engine.reply(ask("good morning"), listener)
+        while len(reply.positions) < 6:
+            await asyncio.sleep(0.001)
+        heard = reply.heard_text(5 * engine.samples_per_frame)
+        assert 0 < len(heard) < len(reply.text)
+        await reply.abort(5 * engine.samples_per_frame)
+        request = ask("no, wait", before=(Message("user", "good morning"), Message("assistant", heard)))
+        count = Count(served.thinker)
+        after = Listener()
+        continued = engine.reply(request, after)
+        await after.done.wait()
+        assert not after.failures
+        ids = served.thinker.template.render(request).ids
+        kept = len(served.thinker.template.render(ask("good morning")).ids) + len(heard)
+        assert count.read == len(ids) - kept + len(continued.pieces)
+        fresh = Drive(model(network)).whole(0, request)
+        assert continued.text == text_of(fresh.tokens)
+        assert np.allclose(np.concatenate(after.pcm), np.concatenate(fresh.pcm), rtol=0, atol=1e-6)
+
+    asyncio.run(asyncio.wait_for(work(), 60))
+    engine.close()
 
 
 # ---- tools ----
