@@ -55,24 +55,8 @@ environment() {
 }
 
 thinker() {
-  # Weights fit the vocabulary that they were trained with.
-  if [ -n "$WARM" ] && [ ! -f "$CACHE/thinker/thinker.json" ]; then cp "$WARM/thinker.json" "$CACHE/thinker/"; fi
-  local left
-  left=$($PY - "$CACHE/thinker/checkpoint.pt" "$MINUTES" <<'END'
-import sys
-from pathlib import Path
-
-import torch
-
-checkpoint, minutes = Path(sys.argv[1]), float(sys.argv[2])
-spent = torch.load(checkpoint, map_location="cpu")["spent"] if checkpoint.exists() else 0.0
-print(round(max(0.0, minutes - spent), 2))
-END
-)
-  if [ "$left" != 0.0 ]; then
-    $PY $HERE/train_thinker.py --work "$CACHE/thinker" --minutes "$left" --decay-minutes "$MINUTES" \
-      ${WARM:+--warm "$WARM"}
-  fi
+  $PY $HERE/train_thinker.py --work "$CACHE/thinker" --minutes "$MINUTES" --decay-minutes "$MINUTES" \
+    ${WARM:+--warm "$WARM"}
   cp "$CACHE/thinker/thinker.safetensors" "$CACHE/thinker/thinker.json" "$NEW/"
 }
 

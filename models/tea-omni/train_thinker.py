@@ -2,9 +2,9 @@
 
     python models/tea-omni/train_thinker.py --minutes 90 --work ~/.cache/tea-omni/thinker
 
-Resumes from the newest checkpoint in `--work`, or else from the shipped weights if `--warm` is given. Dialogues are
-generated as it goes, never twice the same. The network trains on one core and the
-dialogues are made on another, or the network on a GPU when there is one.
+Resumes from the newest checkpoint in `--work`, or else from the shipped weights if `--warm` is given; weights of fewer
+layers are grown. Dialogues are generated as it goes, never twice the same, in a process of their own. The network trains
+on one core, or on a GPU when there is one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,18 +19,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from dialogues import make, vocabulary
 from pypinyin import Style, lazy_pinyin
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
-
-from dialogues import make, vocabulary  # noqa: E402
-
-from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations  # noqa: E402
-from voice_agent.tea.tokenizer import Vocabulary  # noqa: E402
+from voice_agent.engine.protocols import Language
+from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations
+from voice_agent.tea.tokenizer import Vocabulary
 
 LINE_WEIGHT, CHOICE_WEIGHT, CALL_WEIGHT = 8.0, 4.0, 3.0  # a reply token has 1
 REPLIES = 0.2  # of the turns with calls go on to their reply, which is learned sooner
@@ -109,7 +105,7 @@ def _table(sounds: list[str]) -> tuple[int, Tensor]:
 def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], list[float]]]:
     """Token ids of a turn, and the weight of predicting each of them (0: it is only read)."""
     while True:
-        language = "zh" if rng.random() < MANDARIN else "en"
+        language: Language = "zh" if rng.random() < MANDARIN else "en"
         for s in make.dialogue(rng, language, words):
             if len(s.calls) < 3 and rng.random() > EASY:
                 continue
@@ -265,7 +261,7 @@ def plot(curve: list[dict[str, float]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--minutes", type=float, default=60, help="of training, all starts together")
     parser.add_argument("--decay-minutes", type=float, default=0, help="anneal the rate to zero over the last minutes")
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache/tea-omni/thinker")
     parser.add_argument("--warm", type=Path, help="folder with weights to start from when there is no checkpoint")
@@ -273,6 +269,7 @@ def main() -> None:
     parser.add_argument("--save-minutes", type=float, default=5)
     parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rates")
     parser.add_argument("--upper", action="store_true", help="train only the layers above those the talker hears")
+    parser.add_argument("--compile", action="store_true", help="a fifth faster, where there is a C++ compiler")
     parser.add_argument("--plot", type=Path, help="only draw the loss curve of `--work` into this picture")
     options = parser.parse_args()
     if options.plot:
@@ -283,7 +280,8 @@ def main() -> None:
     torch.manual_seed(options.seed)
     path = options.work / "thinker.json"
     if not path.exists():
-        vocabulary.build().save(path)
+        # Weights fit the vocabulary that they were trained with.
+        (Vocabulary.load(options.warm / path.name) if options.warm else vocabulary.build()).save(path)
     words = Vocabulary.load(path)
     model = SoundingDecoder(DecoderConfig(len(words), words.outputs), words.tokens).to(device)
     if options.upper:
@@ -309,11 +307,25 @@ def main() -> None:
             nn.init.zeros_(table.weight)
         average = Average(model)
     print(sum(p.numel() for p in model.parameters()) / 1e6, "M parameters from step", step, flush=True)
+    network = torch.compile(model, dynamic=True) if options.compile else model
     start = saved_at = time.time()
     losses: list[tuple[float, float]] = []
+
+    def save() -> None:
+        state = {"model": model.state_dict(), "average": average.values, "step": step, "curve": curve}
+        state |= {"spent": spent + (time.time() - start) / 60, "upper": options.upper}
+        state |= {"optimizers": [opt.state_dict() for opt in opts]}
+        torch.save(state, checkpoint.with_suffix(".tmp"))
+        checkpoint.with_suffix(".tmp").rename(checkpoint)
+        (options.work / "curve.json").write_text(json.dumps(curve))
+        export(model, average, words, options.work)
+        print("saved", step, flush=True)
+
     loader = DataLoader(Dialogues(options.seed, words), batch_size=None, num_workers=1, prefetch_factor=8)
     for x, positions, following, weights in loader:
-        elapsed = (time.time() - start) / 60
+        elapsed = spent + (time.time() - start) / 60
+        if elapsed >= options.minutes:
+            break
         rate = options.rate * min(1.0, (step + 1) / 150)
         if options.decay_minutes:
             rate *= min(1.0, max(0.0, (options.minutes - elapsed) / options.decay_minutes))
@@ -321,7 +333,7 @@ def main() -> None:
             for group in opt.param_groups:
                 group["lr"] = base * rate
         with torch.autocast(device, dtype=torch.bfloat16):
-            logits = model(x.to(device), positions.to(device))
+            logits = network(x.to(device), positions.to(device))
         each = F.cross_entropy(logits.float(), following.to(device), reduction="none")
         weights = weights.to(device)
         loss = (each * weights).sum() / weights.sum()
@@ -343,25 +355,10 @@ def main() -> None:
             )
             print(curve[-1], flush=True)
             losses = []
-        over = elapsed >= options.minutes
-        if over or time.time() - saved_at > options.save_minutes * 60:
+        if time.time() - saved_at > options.save_minutes * 60:
             saved_at = time.time()
-            minutes = spent + (time.time() - start) / 60
-            state = {
-                "model": model.state_dict(),
-                "average": average.values,
-                "step": step,
-                "spent": minutes,
-                "curve": curve,
-            }
-            state |= {"optimizers": [opt.state_dict() for opt in opts], "upper": options.upper}
-            torch.save(state, checkpoint.with_suffix(".tmp"))
-            checkpoint.with_suffix(".tmp").rename(checkpoint)
-            (options.work / "curve.json").write_text(json.dumps(curve))
-            export(model, average, words, options.work)
-            print("saved", step, flush=True)
-        if over:
-            return
+            save()
+    save()
 
 
 if __name__ == "__main__":
