@@ -60,10 +60,10 @@ evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
 bench: .venv/.installed ## what a caller hears, by the whole library of scenarios; writes bench-out and evidence/bench.md
 	$(BIN)/voice-agent bench run --serve --trials 1 --out bench-out --table evidence/bench.md
 
-train: .venv/.train ## make tea-omni anew: the teachers' speech, codec, thinker, talker (hours; resumable)
+train: .venv/.train ## make tea-omni anew: thinker, the teachers' speech, codec, talker (hours; resumable)
 	models/tea-omni/train.sh
 
-evaluate: .venv/.train ## every figure of the model card
+evaluate: .venv/.train ## the figures of the parts of tea-omni (calls: make evidence)
 	models/tea-omni/evaluate.sh
 
 sdk: .venv/.installed ## the SDK's event types from the server's schemas, its declarations and its API page (needs npm)

@@ -3,8 +3,8 @@
     python models/tea-omni/train_thinker.py --minutes 90 --work ~/.cache/tea-omni/thinker
 
 Resumes from the newest checkpoint in `--work`, or else from the shipped weights if `--warm` is given; weights of fewer
-layers are grown. Dialogues are generated as it goes, never twice the same, in a process of their own. The network trains
-on one core, or on a GPU when there is one.
+layers are grown. Dialogues are generated as it goes, never twice the same, in a process of their own. The network
+trains on one core, or on a GPU when there is one.
 """
 
 from __future__ import annotations
