@@ -34,7 +34,6 @@ MAX_ROUNDS = 8  # of tool calls in one turn; a model that goes on calling is cut
 class _Turn:
     """A request on its way. `waiting`: ids to be read; `features`: audio-tower states of the recordings in them."""
 
-    slot: int
     request: ThinkRequest
     prompt: Prompt
     generator: torch.Generator
@@ -125,7 +124,7 @@ class QwenThinker:
             raise ValueError(f"expected a free slot, got {slot}, which is in use")
         row, prompt = self._choose_row(request)
         generator = torch.Generator(self._device).manual_seed(request.seed)
-        turn = _Turn(slot, request, prompt, generator, f"call_{next(self._calls)}")
+        turn = _Turn(request, prompt, generator, f"call_{next(self._calls)}")
         self._place(row, turn, prompt)
         row.turn, row.used, self._by_slot[slot] = turn, next(self._clock), row
 
