@@ -90,7 +90,7 @@ def read(
 
 
 def load(source: str, *, slots: int, config: QwenConfig = QwenConfig()) -> QwenOmni:  # noqa: B008
-    """Load from a folder or the hub onto one device, with progress shown; the codec computes in float32.
+    """Load from a folder or the hub onto the configured devices, with progress shown; the codec is in float32.
 
     Raises CheckpointError for weights that are not those of the configuration.
     """
@@ -99,6 +99,8 @@ def load(source: str, *, slots: int, config: QwenConfig = QwenConfig()) -> QwenO
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
     network = read(folder, ids, device, getattr(torch, config.dtype))
     network.code2wav.float()
+    for speech in (network.talker, network.code2wav):
+        speech.to(config.speech_device or device)
     template = Template.load(
         folder,
         audio_token_id=ids.thinker_config.audio_token_id,

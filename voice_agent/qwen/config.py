@@ -12,8 +12,8 @@ class QwenConfig(BaseModel):
 
     max_length: tokens of a dialogue that the thinker holds. max_reply: tokens of a reply. max_frames: of its voice,
     12.5 a second. kept: dialogues held between turns; null: as many as slots. prefill: prompt tokens read in one step.
-    greedy: no sampling anywhere, for tests. device: of all stages, as torch names it; empty: cuda if there is one.
-    dtype: of thinker and talker; the codec computes in float32.
+    greedy: no sampling anywhere, for tests. device: as torch names it; empty: cuda if there is one. speech_device: of
+    talker and codec; empty: the same. dtype: of thinker and talker; the codec computes in float32.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -27,4 +27,5 @@ class QwenConfig(BaseModel):
     kept: int | None = Field(None, ge=0)
     greedy: bool = False
     device: str = ""
+    speech_device: str = ""
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
