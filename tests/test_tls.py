@@ -45,7 +45,7 @@ def test_half_a_certificate_is_refused() -> None:
 def test_the_qr_code_fits_a_terminal() -> None:
     lines = qr_code("https://192.0.2.7:8080").splitlines()
     assert 10 < len(lines) < 24
-    assert max(map(len, lines)) < 80 + len("\033[7m\033[0m")
+    assert max(map(len, lines)) < 80 + len("\033[97;40m\033[0m")
 
 
 @pytest.mark.anyio

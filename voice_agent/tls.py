@@ -92,7 +92,7 @@ def _fingerprint(certificate: x509.Certificate) -> str:
 
 
 def qr_code(text: str) -> str:
-    """The text as a QR code of half blocks, dark on light in a terminal of either kind."""
+    """The text as a QR code of half blocks, black on white whatever the terminal's own colours are."""
     drawing = io.StringIO()
     segno.make(text, error="m").terminal(drawing, compact=True)
-    return drawing.getvalue()
+    return "\n".join(f"\033[97;40m{line}\033[0m" for line in drawing.getvalue().splitlines())

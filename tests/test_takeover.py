@@ -1,0 +1,94 @@
+"""A new connection takes the place of a call: its state and dialogue go on, once, and only where there is a call."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+
+from tests.call_fakes import Bench, in_call, run
+from tests.fakes import FakeModel
+from tests.media_fakes import eventually, offer, running_server
+from voice_agent.client import CallClient
+from voice_agent.media import calls as module
+from voice_agent.session import Session
+
+pytestmark = pytest.mark.anyio
+
+SDP = {"Content-Type": "application/sdp"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def test_a_session_goes_on_with_the_state_and_the_dialogue_of_another() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), ["hello there"])) as bench:
+            await bench.say(800)
+            await bench.hush()
+            await bench.until(lambda: bench.speaker.queued_ms >= 400)
+            await bench.play(11)  # 220 ms: two words of 100 ms are over
+            bench.session.call.state.sold.append("tea")
+            before = bench.session
+        after = Session("call2", bench.runtime, bench.speaker, lambda event: None)
+        after.recall(before.memory())
+        assert after.call.id == "call2"
+        assert after.call.state.sold == ["tea"]
+        assert [message.text for message in after.conversation.messages] == ["hello there", "one two "]
+
+    run(work)
+
+
+async def place(url: str, replaces: str) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False, timeout=10) as client:
+        sdp = await offer()
+        query = {"replaces": replaces}
+        return await client.post(f"{url}/v1/realtime/calls", content=sdp, headers=SDP, params=query)
+
+
+async def test_a_running_call_is_ended_and_its_place_taken() -> None:
+    async with running_server(max_calls=1, connect_s=1.0) as server, CallClient(server.url) as call:
+        assert (await place(server.url, call.call_id)).status_code == 201
+        await eventually(lambda: server.sessions[0].closed == "taken over")
+        assert server.calls.ended["taken over"] == 1
+
+
+async def test_a_call_that_ended_lately_can_be_taken_over_more_than_once() -> None:
+    async with running_server(connect_s=0.5) as server:
+        async with CallClient(server.url) as call:
+            server.calls._calls[call.call_id].end("the connection failed")
+            await eventually(lambda: server.calls.active == 0)
+        # The first attempt never becomes a connection; the caller tries again.
+        assert (await place(server.url, call.call_id)).status_code == 201
+        assert (await place(server.url, call.call_id)).status_code == 201
+
+
+async def test_what_was_never_there_or_was_hung_up_or_is_old_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_server(connect_s=0.5) as server:
+        refused = await place(server.url, "call_of_nobody")
+        assert refused.status_code == 404
+        assert "no such call to take over" in refused.json()["error"]["message"]
+        async with CallClient(server.url) as call:
+            server.calls.end(call.call_id, module.CLIENT_ENDED)
+            await eventually(lambda: server.calls.active == 0)
+        assert (await place(server.url, call.call_id)).status_code == 404
+        async with CallClient(server.url) as call:
+            server.calls._calls[call.call_id].end("the connection failed")
+            await eventually(lambda: server.calls.active == 0)
+        monkeypatch.setattr(module, "MEMORY_S", 0.05)
+        await asyncio.sleep(0.1)
+        assert (await place(server.url, call.call_id)).status_code == 404
+
+
+async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MEMORIES", 2)
+    async with running_server() as server:
+        for _ in range(3):
+            async with CallClient(server.url) as call:
+                server.calls._calls[call.call_id].end("the connection failed")
+                await eventually(lambda: server.calls.active == 0)
+        assert len(server.calls._memories) == 2
+        assert call.call_id in server.calls._memories
