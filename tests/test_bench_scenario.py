@@ -162,3 +162,15 @@ def test_background_and_echo_are_mixed_in() -> None:
     frames = [mouth.frame() / 32767 for _ in range(4)]
     assert [round(float(frame.mean()), 3) for frame in frames] == [0.3, 0.1, 0.15, 0.1]
     assert not mouth.busy
+
+
+def test_audio_that_a_client_dropped_is_not_waited_for() -> None:
+    turns = scenario({"say": TONE}, {"say": TONE, "start": {"after": "agent_speech_end", "delay_ms": 900}})
+    script = Script(turns, 1, 0.0)
+    assert script.step(1.0) == 0
+    script.said(1.5)
+    for tick in range(100):  # a reply of two seconds that came at once
+        script.heard(2.0 + 0.02 * tick, True)
+    script.cleared(2.2)
+    assert script.step(3.08) is None
+    assert script.step(3.12) == 1

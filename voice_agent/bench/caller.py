@@ -7,6 +7,7 @@ saves its recording, and answers with a line for each.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -20,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from voice_agent.bench.figures import spans_of
 from voice_agent.bench.link import Ends, Link, LinkOptions, Target
 from voice_agent.bench.mouth import Mouth
+from voice_agent.bench.priority import urgent
 from voice_agent.bench.recording import RATE, Event, Line, Packet, Recording, Said
 from voice_agent.bench.scenario import RATE as MOUTH_RATE
 from voice_agent.bench.scenario import Scenario, render
@@ -161,9 +163,12 @@ class Caller:
         self._events.append(Event(at, data))
 
 
-async def place(job: Job) -> Recording:
-    """Place the call and save its recording."""
-    recording = await Caller(job).run()
+async def place(job: Job, ahead_of_others: bool = False) -> Recording:
+    """Place the call and save its recording. `ahead_of_others`: the call is `urgent`."""
+    caller = Caller(job)
+    with urgent() if ahead_of_others else contextlib.nullcontext(False) as allowed:
+        recording = await caller.run()
+    recording.facts["urgent"] = allowed
     job.save.parent.mkdir(parents=True, exist_ok=True)
     await asyncio.to_thread(recording.save, job.save)
     return recording
@@ -173,7 +178,7 @@ def main() -> None:
     for line in sys.stdin:
         job = Job.model_validate_json(line)
         try:
-            failed = asyncio.run(place(job)).failed
+            failed = asyncio.run(place(job, ahead_of_others=True)).failed
         except (ValueError, OSError) as error:
             failed = str(error)
         print(json.dumps({"save": str(job.save), "failed": failed}), flush=True)

@@ -96,6 +96,7 @@ async def _run(
     from voice_agent.bench.runner import about, jobs, run_calls
     from voice_agent.calling import own_server
 
+    target = target_of(url, kind, key_from)
     async with AsyncExitStack() as stack:
         calibration = None
         if calibrated:
@@ -111,7 +112,7 @@ async def _run(
                 there, here = await stack.enter_async_context(joined(network, seed))
                 url = await stack.enter_async_context(server_in(there))
                 prefix = here.prefix
-        target = target_of(url, kind, key_from)
+            target = target_of(url, kind, key_from)
         work = jobs(target, found, folder, trials, seed)
         with _progress("calls", len(work)) as on_call:
             calls = await run_calls(work, on_call, parallel, prefix)

@@ -29,6 +29,7 @@ from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from pydantic import BaseModel, ConfigDict, Field
 
 from voice_agent.bench.detect import BLOCK, voiced_blocks
+from voice_agent.bench.priority import urgent
 from voice_agent.bench.recording import RATE
 from voice_agent.media import aiortc_patches, opus
 from voice_agent.media.peer import opus_alone
@@ -342,7 +343,7 @@ def main() -> None:
     server = uvicorn.Server(config)
     sock = config.bind_socket()
     print(f"listening on http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), urgent():
         asyncio.run(server.serve(sockets=[sock]))
 
 
