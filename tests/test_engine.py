@@ -200,6 +200,24 @@ def test_a_failing_stage_fails_its_rows_and_goes_on(engine: Engine, model: FakeM
     run(work)
 
 
+def test_text_that_the_talker_cannot_take_fails_its_reply_alone(
+    engine: Engine, model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(model.talker, "push", lambda slot, tokens: 1 / 0)
+            failed = Listener()
+            engine.reply(REQUEST, failed)
+            await failed.done.wait()
+        assert failed.failures[0][0] == "talker"
+        listener = Listener()
+        engine.reply(REQUEST, listener)
+        await listener.done.wait()
+        assert not listener.failures and listener.texts
+
+    run(work)
+
+
 def test_more_replies_than_slots_wait_for_their_turn_and_all_are_answered(engine: Engine) -> None:
     async def work() -> None:
         listeners = [Listener() for _ in range(12)]

@@ -171,7 +171,13 @@ class Stage(ABC, Generic[R]):
         def run() -> None:
             row = self._rows.get(rid) or next((r for r in self._waiting if r.rid == rid), None)
             if row is not None:
-                command(row)
+                try:
+                    command(row)
+                except Exception as error:
+                    log.exception("stage %s: a command failed", self.name)
+                    if row.slot is None:
+                        self._waiting.remove(row)
+                    self._fail([row], error)
             elif rid not in self._tombstones:
                 log.error("stage %s: a command for request %d, which it never saw", self.name, rid)
 
