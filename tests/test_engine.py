@@ -213,7 +213,8 @@ def test_text_that_the_talker_cannot_take_fails_its_reply_alone(
         listener = Listener()
         engine.reply(REQUEST, listener)
         await listener.done.wait()
-        assert not listener.failures and listener.texts
+        assert not listener.failures
+        assert listener.texts
 
     run(work)
 
