@@ -198,6 +198,34 @@ def test_a_broken_connection_is_replaced_and_takes_the_call_over(page: Page) -> 
 
 
 @needs_chromium
+def test_what_was_sent_into_a_broken_connection_counts_as_unheard(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          const errors = [];
+          call.on("error", ({ error }) => errors.push(error.code));
+          await call.connect();
+          server.emit({ type: "response.output_item.added", response_id: "r1", item: { type: "message", id: "a1" } });
+          server.emit({ type: "output_audio_buffer.started", response_id: "r1" });
+          await new Promise((resolve) => setTimeout(resolve, 700));
+          server.silent = true;
+          while (seen.filter((status) => status === "live").length < 2) await settled();
+          const [truncate] = server.sent;
+          server.emit({ type: "error", error: { code: "item_not_found", event_id: truncate.event_id } });
+          server.silent = false;
+          server.emit({ type: "output_audio_buffer.stopped", response_id: "r1" });
+          server.lose();
+          while (seen.filter((status) => status === "live").length < 3) await settled();
+          return { truncate, count: server.sent.length, errors };
+        }"""
+    )
+    wire.parse(told["truncate"])
+    assert (told["truncate"]["type"], told["truncate"]["item_id"]) == ("conversation.item.truncate", "a1")
+    assert 0 < told["truncate"]["audio_end_ms"] < 2000, "the two seconds of silence are not among them"
+    assert told["count"] == 1, "a reply that was heard to its end is left alone"
+    assert told["errors"] == []
+
+
+@needs_chromium
 def test_silence_of_the_network_is_noticed(page: Page) -> None:
     took_ms = page.evaluate(
         """async () => {

@@ -79,13 +79,15 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Memory:
-    """What outlives a connection: the call's state (its cart), the dialogue, and what was not answered yet."""
+    """What outlives a connection: the call's state (its cart), the dialogue, what was not answered yet, and the last
+    replies, of which less may have been heard than was sent."""
 
     call: Call[Any]
     conversation: Conversation
     unanswered: list[Utterance]
     notes: OrderedDict[str, str]
     open_calls: OrderedDict[str, ToolCall]
+    said: OrderedDict[str, tuple[Reply, int]]
 
 
 class Session:
@@ -188,7 +190,7 @@ class Session:
 
     def memory(self) -> Memory:
         """What a call that takes the place of this one goes on with."""
-        return Memory(self.call, self.conversation, self.unanswered, self.notes, self.open_calls)
+        return Memory(self.call, self.conversation, self.unanswered, self.notes, self.open_calls, self._said)
 
     def recall(self, memory: Memory) -> None:
         """Go on with the memory of a call that has ended; before `run`."""
@@ -196,7 +198,7 @@ class Session:
         self.conversation = memory.conversation
         # Words that were still being recognised when the call ended will never be there.
         self.unanswered = [utterance for utterance in memory.unanswered if utterance.ready.is_set()]
-        self.notes, self.open_calls = memory.notes, memory.open_calls
+        self.notes, self.open_calls, self._said = memory.notes, memory.open_calls, memory.said
 
     async def run(self) -> None:
         """Own the call's tasks until `close`. Whatever happens, nothing of the call is left in any stage."""

@@ -8,9 +8,11 @@ import { WebRtcTransport } from "./transport.js";
 /** @import {Transport, TransportHandlers} from "./transport.js" */
 
 const CONNECT_MS = 15000;
-const MEASURE_MS = 500;
+const MEASURE_MS = 250;
 /** The server sends a packet every 20 ms, silence included: none for so long means that the way is broken. */
 const LOST_MS = 2000;
+/** Names the event whose refusal means only that the server kept nothing of a reply that was never heard. */
+const HEARD_EVENT_ID = "heard_before_the_break";
 const RECONNECT_EACH_MS = 4000;
 const RECONNECT_MS = 20000;
 const RECONNECT_PAUSES_MS = [0, 250, 500, 1000, 2000];
@@ -37,7 +39,7 @@ const ENDED_BY_SERVER = { status: "ended", by: "server", error: null };
  * @property {CallState} state the call is in another state now
  * @property {ServerEvent} event any event of the server, before those who listen to its own type
  * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back; call `play` from a click
- * @property {PlayoutReport} playout how the agent's voice reaches the ear, twice a second
+ * @property {PlayoutReport} playout how the agent's voice reaches the ear, four times a second
  * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
  */
 
@@ -89,6 +91,10 @@ export class VoiceCall {
   #early = [];
   /** @type {string | null} */
   #responding = null;
+  /** The reply that sounds, or may begin to. @type {{id: string, itemId: string, startedAt: number | null} | null} */
+  #reply = null;
+  /** When sound arrived last. */
+  #soundAt = 0;
   /** Whether the server has said that it ends the call. */
   #goodbye = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
@@ -245,6 +251,7 @@ export class VoiceCall {
     this.#early = [];
     this.#responding = null;
     this.#goodbye = false;
+    this.#reply = null;
     const signal = this.#abort.signal;
     signal.throwIfAborted();
     const token = (typeof this.#token === "function" ? await this.#token() : this.#token) ?? null;
@@ -278,6 +285,8 @@ export class VoiceCall {
    */
   async #reconnect(detail, forgotten) {
     clearInterval(this.#measuring);
+    const cutOff = this.#reply;
+    const soundAt = this.#soundAt;
     const deadline = performance.now() + RECONNECT_MS;
     let last = detail;
     for (let attempt = 1; performance.now() < deadline; attempt += 1) {
@@ -286,6 +295,7 @@ export class VoiceCall {
       if (this.#abort.signal.aborted) return;
       try {
         await this.#establish(RECONNECT_EACH_MS);
+        this.#tellHeard(cutOff, soundAt);
         return;
       } catch (error) {
         if (this.#abort.signal.aborted) return;
@@ -304,20 +314,33 @@ export class VoiceCall {
     this.#end({ status: "ended", by: "error", error: new CallError("connection_lost", last) });
   }
 
+  /**
+   * What the server sent into the broken connection was not heard, so it shall not be in the dialogue.
+   *
+   * @param {{itemId: string, startedAt: number | null} | null} reply the one that sounded
+   * @param {number} soundAt when sound arrived last
+   */
+  #tellHeard(reply, soundAt) {
+    if (reply === null || reply.startedAt === null) return;
+    const audio_end_ms = Math.max(0, Math.round(soundAt - reply.startedAt));
+    const { itemId: item_id } = reply;
+    this.send({ type: "conversation.item.truncate", event_id: HEARD_EVENT_ID, item_id, content_index: 0, audio_end_ms });
+  }
+
   /** Reports how the sound arrives, and notices when none does. */
   #measure() {
     clearInterval(this.#measuring);
     const attempt = this.#attempt;
     let packets = -1;
-    let grewAt = performance.now();
+    this.#soundAt = performance.now();
     const look = async () => {
       const measured = await this.#transport.measure();
       if (measured === null || attempt !== this.#attempt || this.#state.status !== "live") return;
       const now = performance.now();
-      if (measured.packets !== packets) grewAt = now;
+      if (measured.packets !== packets) this.#soundAt = now;
       packets = measured.packets;
       this.#tell("playout", measured.report);
-      if (now - grewAt >= LOST_MS) await this.#reconnect(`no sound from the server for ${LOST_MS / 1000} s`);
+      if (now - this.#soundAt >= LOST_MS) await this.#reconnect(`no sound from the server for ${LOST_MS / 1000} s`);
     };
     this.#measuring = setInterval(() => void look(), MEASURE_MS);
   }
@@ -349,9 +372,24 @@ export class VoiceCall {
     if (event.type === "response.created") this.#responding = event.response.id;
     if (event.type === "response.done") this.#responding = null;
     if (event.type === "error" && event.error.code === "call_ended") this.#goodbye = true;
+    if (event.type === "error" && event.error.event_id === HEARD_EVENT_ID) return;
+    this.#follow(event);
     this.#tools.onEvent(event);
     this.#tell("event", event);
     this.#tell(event.type, event);
+  }
+
+  /** Keeps up with which reply sounds. @param {ServerEvent} event */
+  #follow(event) {
+    const reply = this.#reply;
+    if (event.type === "response.output_item.added" && event.item.type === "message") {
+      // The reply before may still sound when the next one is announced; only one that sounds can be cut off.
+      if (reply?.startedAt == null) this.#reply = { id: event.response_id, itemId: event.item.id, startedAt: null };
+    } else if (event.type === "output_audio_buffer.started") {
+      if (reply?.id === event.response_id) reply.startedAt = performance.now();
+    } else if (event.type === "output_audio_buffer.stopped" || event.type === "output_audio_buffer.cleared") {
+      this.#reply = null;
+    }
   }
 
   /** @param {CallState} state */

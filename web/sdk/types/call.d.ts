@@ -5,7 +5,7 @@
  * @property {CallState} state the call is in another state now
  * @property {ServerEvent} event any event of the server, before those who listen to its own type
  * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back; call `play` from a click
- * @property {PlayoutReport} playout how the agent's voice reaches the ear, twice a second
+ * @property {PlayoutReport} playout how the agent's voice reaches the ear, four times a second
  * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
  */
 /**
@@ -157,7 +157,7 @@ export type CallEvents = {
         playing: boolean;
     };
     /**
-     * how the agent's voice reaches the ear, twice a second
+     * how the agent's voice reaches the ear, four times a second
      */
     playout: PlayoutReport;
     /**
