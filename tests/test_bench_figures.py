@@ -223,3 +223,23 @@ def test_thinking_pauses_of_a_clean_recording_stay_apart() -> None:
     pcm = tones(4, [(0.5, 1.0), (1.2, 1.6), (2.2, 3.0)])
     spans = spans_of(pcm, at=1000)
     assert [tuple(round((x - 1000) / RATE, 2) for x in span) for span in spans] == [(0.5, 1.6), (2.2, 3.0)]
+
+
+def test_a_stream_that_falls_silent_claims_to_speak_when_it_flows_again() -> None:
+    """Packets for the reply alone: its first 400 ms are silence. A sender that only stalls claims nothing."""
+    heard = line(tones(6, [(2.4, 4.0)]), lost=[i for i in range(300) if not 100 <= i < 210])
+    turn = only(call(6, [("respond", [(0.5, 1.5)])], [], received=Line.of([*first_packet(), *packets(heard)])))
+    assert turn.leading_silence_ms == pytest.approx(400, abs=4)
+    stalled = line(tones(6, [(2.4, 4.0)]), delay=lambda i: 0.15 if i == 100 else 0.0)
+    assert only(call(6, [("respond", [(0.5, 1.5)])], [], received=stalled)).leading_silence_ms is None
+
+
+def first_packet() -> list[Packet]:
+    return [Packet(0.0, 0, 0, np.zeros(FRAME, np.int16))]
+
+
+def packets(heard: Line) -> list[Packet]:
+    return [
+        Packet(float(at), int(at * RATE + 0.5), number, heard.pcm[position : position + FRAME])
+        for number, (at, position) in enumerate(zip(heard.at, heard.position, strict=True), 1)
+    ]

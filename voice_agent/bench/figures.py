@@ -293,9 +293,10 @@ def _status(event: Event) -> str:
 
 
 def _stream_starts(line: Line) -> list[float]:
-    """Arrivals after which a stream that had fallen silent (no packet for 100 ms) flows again."""
-    at = np.sort(line.at)
-    return [float(at[i + 1]) for i in np.flatnonzero(np.diff(at) > 0.1)]
+    """Arrivals with which a stream that had fallen silent for 100 ms of its own time line flows again."""
+    at, position, length = (values[line.order] for values in (line.at, line.position, line.length))
+    silent = position[1:] - position[:-1] - length[:-1] > RATE // 10
+    return [float(at[i + 1]) for i in np.flatnonzero(silent)]
 
 
 def stream_figures(line: Line, playout: Playout, media_clock: bool) -> StreamFigures:
