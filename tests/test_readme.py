@@ -37,6 +37,7 @@ def test_every_target_command_and_file_exists(readme: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.M))
     assert set(re.findall(r"(?:`|^)make ([a-z]+)", text, re.M)) <= targets
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    commands |= {str(group.name) for group in app.registered_groups}
     assert set(re.findall(r"`voice-agent ([a-z]+)", text)) <= commands
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (ROOT / link).exists(), link
