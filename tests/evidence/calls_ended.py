@@ -29,6 +29,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         await _all(url, [ENDINGS[number % len(ENDINGS)] for number in range(WARM_UP)])
         before = await _settled(url)
         await _all(url, ways)
+        await _settled(url)
         await _in_a_reply(url)
         after = await _settled(url)
     grown = {name: after["process"][name] - before["process"][name] for name in GROWTH}
