@@ -249,6 +249,25 @@ def test_an_abort_frees_every_slot_and_nothing_is_heard_afterwards(engine: Engin
     run(work)
 
 
+def test_nobody_waiting_for_the_receipts_any_more_does_not_end_a_stage(engine: Engine, model: FakeModel) -> None:
+    async def work() -> None:
+        model.thinker.gate.event.clear()
+        reply = engine.reply(REQUEST, Listener())
+        while not engine.thinker.slots_in_use:
+            await asyncio.sleep(0.001)
+        receipts = reply.abort()
+        receipts.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await receipts
+        model.thinker.gate.event.set()
+        listener = Listener()
+        engine.reply(REQUEST, listener)
+        await listener.done.wait()
+        assert "".join(listener.texts) == "one two three four "
+
+    run(work)
+
+
 def test_receipts_count_what_was_made_and_never_heard(engine: Engine) -> None:
     async def work() -> None:
         listener = Listener()

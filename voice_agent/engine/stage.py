@@ -130,6 +130,8 @@ class Stage(ABC, Generic[R]):
     def abort(self, rid: int, used: int = 0) -> Future[Receipt]:
         """Free the row between two steps. Later commands for it are dropped. `used`: its units that were heard."""
         future: Future[Receipt] = Future()
+        # From here on it cannot be cancelled: whoever stops waiting for the receipt must not fail the worker.
+        future.set_running_or_notify_cancel()
         with self._wake:
             if self._closing:
                 future.set_result(Receipt(self.name, 0.0, 0))
