@@ -14,6 +14,7 @@ import soundfile
 from tests.call_fakes import LoudCodec, agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import eventually, free_port, running_server
+from voice_agent import client as module
 from voice_agent.client import FRAME, RATE, CallClient, CallRefused, Piece, Span, read_wav, voiced, voiced_spans
 from voice_agent.engine.protocols import ToolCall
 
@@ -95,6 +96,16 @@ async def test_a_cut_reply_stops_within_a_packet() -> None:
         (reply,) = voiced_spans(call.received)
         assert reply.end - cleared.at < 0.06
         assert cleared.data["samples"] == pytest.approx((reply.end - reply.start) * RATE, abs=3 * FRAME)
+
+
+async def test_a_connection_that_never_closes_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSE_S", 0.1)
+    async with running_server() as server, CallClient(server.url) as call:
+        with monkeypatch.context() as patched:
+            patched.setattr(call._pc, "close", asyncio.Event().wait)
+            async with asyncio.timeout(3):
+                await call.hang_up()
+        assert call.ended.is_set()
 
 
 async def test_no_server_and_refusals_are_told_apart() -> None:

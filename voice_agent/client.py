@@ -35,6 +35,9 @@ FRAME = 480
 
 VOICED_DBFS = -45.0
 
+CLOSE_S = 5.0
+"""What the connection may take to close."""
+
 aiortc_patches.install()
 
 
@@ -377,8 +380,13 @@ class CallClient:
 
     async def _close(self) -> None:
         self._microphone.stop()
-        await self._pc.close()
-        self._over()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._pc.close()
+        except TimeoutError:
+            pass  # aiortc waits for ever for a close of its own that was cancelled, as when a program ends early
+        finally:
+            self._over()
 
     def _over(self) -> None:
         self.ended.set()
