@@ -56,6 +56,8 @@ class FakeStream:
     hold: asyncio.Event | None = None
     full: bool = False
     recorded: list[np.ndarray] = field(default_factory=list)
+    finals: list[int] = field(default_factory=list)
+    """Samples that had been pushed when each final was asked for."""
 
     def push(self, pcm: np.ndarray) -> None:
         if self.full:
@@ -64,6 +66,7 @@ class FakeStream:
         self.recorded.append(pcm)
 
     async def final(self) -> Transcript:
+        self.finals.append(self.pushed)
         if self.hold is not None:
             await self.hold.wait()
         return Transcript(text=self.text, language=self.language, seconds=1.0)  # type: ignore[arg-type]

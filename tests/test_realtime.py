@@ -220,6 +220,7 @@ def test_tools_of_the_client_run_on_the_client() -> None:
             ask(bench, "response.create")
             await bench.until(lambda: len(told(bench, "response.done")) == 2)
             assert bench.last("response.output_audio_transcript.done")["transcript"] == "it rains "
+            await bench.until(lambda: bench.speaker.queued_ms >= 200)
             await bench.play(20)
             await bench.until(lambda: bench.session.turn is None)
             assert [message.role for message in bench.said] == ["user", "assistant", "tool", "assistant"]
@@ -387,10 +388,14 @@ def test_a_commit_ends_a_turn_before_the_silence_does() -> None:
     async def work() -> None:
         async with in_call(Bench(FakeModel(), ["hurry"])) as bench:
             await bench.say(600)
-            await bench.until(lambda: "input_audio_buffer.speech_started" in bench.kinds())
+            await bench.hush(300)
+            await bench.until(lambda: bench.asr.streams[0].finals)
+            await bench.say(300)
+            await bench.until(lambda: bench.asr.streams[0].pushed >= 1200 * 16)
             ask(bench, "input_audio_buffer.commit")
             await bench.until(lambda: "response.created" in bench.kinds())
             assert len(told(bench, "input_audio_buffer.committed")) == 1
+            assert bench.asr.streams[0].finals[-1] >= 1200 * 16
             check(bench)
 
     run(work)

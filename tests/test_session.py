@@ -111,6 +111,20 @@ def test_speaking_on_while_the_words_are_still_recognised_joins_both_halves() ->
     run(work)
 
 
+def test_a_turn_that_is_ended_in_the_middle_of_speech_is_recognised_to_its_end() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), ["a long story"], turn={"max_utterance_ms": 1200})) as bench:
+            await bench.say(500)
+            await bench.hush(300)
+            await bench.until(lambda: bench.asr.streams[0].finals)
+            await bench.say(600)
+            await bench.until(lambda: "input_audio_buffer.committed" in bench.kinds())
+            await bench.until(lambda: bench.model.thinker.requests)
+            assert bench.asr.streams[0].finals[-1] >= 1200 * 16
+
+    run(work)
+
+
 def test_a_tool_that_ran_is_remembered_though_its_reply_was_cut_off() -> None:
     async def work() -> None:
         model = FakeModel(FakeThinker(calls=[ToolCall("c1", "sell", {"what": "tea"})]))

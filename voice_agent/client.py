@@ -35,7 +35,7 @@ FRAME = 480
 
 VOICED_DBFS = -45.0
 
-CLOSE_S = 5.0
+CLOSE_S = 2.0
 """What the connection may take to close."""
 
 aiortc_patches.install()

@@ -68,6 +68,7 @@ class Utterance:
     announced: bool = False
     committed: bool = False
     generation: int = 0
+    final_at: int = -1
     guess: str = ""
     told: str = ""
     text: str = ""
@@ -357,6 +358,7 @@ class Session:
     def _finalise(self, utterance: Utterance) -> None:
         """Begin the final transcript of what was said so far; a later one supersedes it."""
         utterance.generation += 1
+        utterance.final_at = self._recent_end
         utterance.ready = anyio.Event()
         self.spawn(self._transcribe(utterance, utterance.generation))
 
@@ -382,7 +384,7 @@ class Session:
 
     def _commit(self, utterance: Utterance) -> None:
         """The caller's words are complete: they become an item, and wait to be answered."""
-        if utterance.generation == 0:
+        if utterance.final_at < utterance.last_voiced:
             self._finalise(utterance)
         if utterance is self._utterance:
             self._utterance = None
@@ -522,6 +524,7 @@ class Session:
         if utterance is None:
             text = f"input_audio_buffer.commit: expected at least {MIN_COMMIT_MS} ms of speech, got less"
             raise Refused("input_audio_buffer_commit_empty", text)
+        utterance.last_voiced = self._recent_end
         self._commit(utterance)
         detection = self.settings.turn_detection
         if detection is not None and detection.create_response:
