@@ -365,6 +365,33 @@ def test_a_client_may_end_its_turns_by_itself() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("end", ["no words", "not recognised", "cancelled"])
+def test_a_response_that_was_asked_for_is_told_and_ended_whatever_was_said(end: str) -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            bench.asr.hold = asyncio.Event()
+            content = [{"type": "input_audio", "audio": pcm(500)}]
+            ask(bench, "conversation.item.create", item={"type": "message", "role": "user", "content": content})
+            if end == "not recognised":
+                bench.session.unanswered[0].failed = True
+            ask(bench, "response.create", response={"metadata": {"my": "id"}})
+            assert told(bench, "response.created")[0]["response"]["metadata"] == {"my": "id"}
+            if end == "cancelled":
+                ask(bench, "response.cancel")
+            bench.asr.hold.set()
+            await bench.until(lambda: "response.done" in bench.kinds())
+            response = bench.last("response.done")["response"]
+            status = {"no words": "completed", "not recognised": "failed", "cancelled": "cancelled"}[end]
+            assert (response["status"], response["output"]) == (status, [])
+            assert response["id"] == bench.last("response.created")["response"]["id"]
+            assert len(told(bench, "response.done")) == 1
+            await bench.until(lambda: bench.session.turn is None)
+            assert not bench.model.thinker.requests
+            check(bench)
+
+    run(work)
+
+
 def test_a_turn_that_is_not_to_be_answered_waits_for_the_client() -> None:
     async def work() -> None:
         async with in_call(Bench(FakeModel(), ["first", "second"])) as bench:

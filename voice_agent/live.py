@@ -110,6 +110,9 @@ class Turn:
         session = self.session
         spoken = [source for source in self.sources if source.text]
         if not spoken:
+            if any(source.failed for source in self.sources):
+                self.told.done("failed", "", Failed(error=FailureCause(code="asr_failed")))
+            self.told.done("completed", "")
             session.ended(self)
             return
         settings = session.settings
@@ -220,8 +223,7 @@ class Turn:
         session.tell(events.AgentStageFailed(stage=stage, message="this reply could not be made"))
         words = self._words()
         session.spawn(self.report(self.stop(heard), time.perf_counter()))
-        if self.reply is not None:
-            self.told.done("failed", words, Failed(error=FailureCause(code=f"{stage}_failed")))
+        self.told.done("failed", words, Failed(error=FailureCause(code=f"{stage}_failed")))
         self.reply, self.epoch = None, session.epoch
         self._calls, self._client_calls = (), frozenset()
         notice = session.runtime.notice(self.language)
@@ -298,12 +300,10 @@ class Turn:
 
     def tell_cancelled(self, reason: Literal["turn_detected", "client_cancelled"], heard_samples: int) -> None:
         """The client's events, in the order that its clients rely on."""
-        if self.reply is None:
-            return
         if self._started:
             self.session.tell(events.OutputCleared(response_id=self.told.id))
         self.told.done("cancelled", self._words(), Cancelled(reason=reason))
-        if self.told.has_message and self._spoken:
+        if self.reply is not None and self.told.has_message and self._spoken:
             self.session.tell_truncated(self.told.item_id, heard_samples, self._heard(heard_samples))
 
     async def report(self, receipts: asyncio.Future[list[Receipt]], since: float) -> None:

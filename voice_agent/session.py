@@ -432,13 +432,14 @@ class Session:
 
     def _start(
         self, options: ResponseOptions, reason: Literal["turn_detected", "client_cancelled"], last_voiced_at: float
-    ) -> None:
+    ) -> Turn:
         self.interrupt(reason)
         sources, self.unanswered = self.unanswered, []
         self.speaker.flush(self._next_epoch())
-        self.turn = Turn(self, self.new_id("turn"), self.epoch, sources, last_voiced_at, options)
+        turn = self.turn = Turn(self, self.new_id("turn"), self.epoch, sources, last_voiced_at, options)
         self._policy.reply_began()
-        self.spawn(self.turn.run())
+        self.spawn(turn.run())
+        return turn
 
     def interrupt(self, reason: Literal["turn_detected", "client_cancelled"], heard_most: int | None = None) -> None:
         """Cancel the live turn, if there is one: flush first, before anything is awaited.
@@ -561,8 +562,8 @@ class Session:
         self._await_answer(utterance)
 
     def answer(self, options: ResponseOptions) -> None:
-        """Reply to what is unanswered; a live reply makes way for it."""
-        self._start(options, "client_cancelled", 0.0)
+        """Reply to what is unanswered; a live reply makes way for it. Whoever asked is told at once, and of its end."""
+        self._start(options, "client_cancelled", 0.0).told.created()
 
     def forget(self, item_id: str) -> None:
         """An item was deleted: it is neither answered nor obeyed any more."""

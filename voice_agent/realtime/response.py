@@ -36,6 +36,7 @@ class ResponseEvents:
         self.id = session.new_id("resp")
         self.item_id = item_id
         self.spoken = spoken
+        self.begun = False
         self.finished = False
         self.has_message = False
         self._session = session
@@ -44,6 +45,10 @@ class ResponseEvents:
         self._words_told = False
 
     def created(self) -> None:
+        """The response is on its way. Only the first call counts."""
+        if self.begun:
+            return
+        self.begun = True
         self._session.tell(events.ResponseCreated(response=self._response("in_progress")))
 
     def delta(self, text: str) -> None:
@@ -96,8 +101,8 @@ class ResponseEvents:
         text: str,
         details: Cancelled | Failed | None = None,
     ) -> None:
-        """The response is over; `text`: the words of its message. Only the first call counts."""
-        if self.finished:
+        """The response is over; `text`: the words of its message. Only the first call counts, and if it had begun."""
+        if self.finished or not self.begun:
             return
         self.finished = True
         self._close_message(text, "completed" if status == "completed" else "incomplete")
