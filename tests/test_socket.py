@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import importlib.util
 import json
+import socket
 import sys
 import time
 from pathlib import Path
@@ -21,9 +23,11 @@ import websockets
 from tests.call_fakes import LoudCodec, agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import Running, eventually, offer, running_server
+from voice_agent import server as server_module
 from voice_agent.client import CallClient
 from voice_agent.engine.protocols import ToolCall
 from voice_agent.media.access import ClientSecrets, RateLimit, SecretsFull
+from voice_agent.media.peer import PeerConfig
 from voice_agent.media.socket import LEAD_MS, SocketSpeaker
 from voice_agent.media.speaker import FRAME, RATE
 
@@ -321,6 +325,24 @@ async def test_a_client_that_sends_or_keeps_too_much_loses_its_call_alone() -> N
             for _ in range(40):
                 server.sessions[1].send({"type": "x", "text": "y" * 100_000})
             await eventually(lambda: server.calls.ended["the client does not read what it is sent"] == 1)
+
+
+async def test_a_client_that_reads_nothing_at_all_gives_its_slot_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "PeerConfig", functools.partial(PeerConfig, close_s=0.2))
+    async with running_server(max_calls=1) as server:
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+            reader.sendall(
+                b"GET /v1/realtime HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            await eventually(lambda: len(server.sessions) == 1)
+            while not server.sessions[0].closed:
+                server.sessions[0].send({"type": "x", "text": "y" * 500_000})
+                await asyncio.sleep(0.01)
+            assert server.sessions[0].closed == "the client does not read what it is sent"
+            await eventually(lambda: server.calls.active == 0)
 
 
 async def test_a_session_that_fails_and_a_server_that_stops_end_the_call_with_a_reason() -> None:

@@ -206,8 +206,10 @@ class SocketCall(ABC):
         finally:
             self.end("cancelled")
             self.speaker.stop()
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # the client closed it first
-            await socket.close(1011 if self.reason in _FAILURES else 1000, self.reason)
+        # The client may have closed it first; and one that does not read is not waited for.
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            async with asyncio.timeout(self._config.close_s):
+                await socket.close(1011 if self.reason in _FAILURES else 1000, self.reason)
 
     async def _run(self, socket: WebSocket, early: list[dict[str, Any]]) -> None:
         # Sessions of calls over a WebSocket have what `SocketSession` adds.
