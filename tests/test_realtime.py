@@ -20,6 +20,7 @@ from tests.fakes import FakeModel, FakeThinker
 from voice_agent import wire
 from voice_agent.engine.protocols import Message, ToolCall
 from voice_agent.media.socket import SocketSpeaker
+from voice_agent.session import NOTES, UNANSWERED
 
 OURS: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(wire.ServerEvent)
 THEIRS: dict[str, type[pydantic.BaseModel]] = {
@@ -496,6 +497,41 @@ def test_items_are_inserted_deleted_and_read_in_their_order() -> None:
             await bench.until(lambda: len(bench.model.thinker.requests) == 2)
             assert bench.model.thinker.requests[1].instructions == "sell things\nbe kind"
             check(bench)
+
+    run(work)
+
+
+def test_a_dialogue_that_a_client_brings_along_keeps_its_order() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            for number in (1, 2):
+                say(bench, f"question {number}")
+                item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "answer"}]}
+                ask(bench, "conversation.item.create", item=item)
+            say(bench, "question 3")
+            ask(bench, "response.create")
+            await bench.until(lambda: bench.model.thinker.requests)
+            said = [message.text for message in bench.model.thinker.requests[0].messages]
+            assert said == ["question 1", "answer", "question 2", "answer", "question 3"]
+            check(bench)
+
+    run(work)
+
+
+def test_what_waits_for_an_answer_and_what_is_noted_are_bounded() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            for number in range(100):
+                say(bench, f"word{number}")
+                note = {"type": "message", "role": "system", "content": [{"type": "input_text", "text": f"n{number}"}]}
+                ask(bench, "conversation.item.create", item=note)
+            ask(bench, "response.create")
+            await bench.until(lambda: bench.model.thinker.requests)
+            request = bench.model.thinker.requests[0]
+            assert [message.text for message in request.messages[:2]] == ["word0", "word1"]
+            assert request.messages[-1].text.split() == [f"word{n}" for n in range(100 - UNANSWERED, 100)]
+            assert request.instructions.split()[-NOTES:] == [f"n{n}" for n in range(100 - NOTES, 100)]
+            assert "n0" not in request.instructions.split()
 
     run(work)
 

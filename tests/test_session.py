@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.call_fakes import Bench, in_call, run
+from tests.call_fakes import Bench, Till, in_call, run
 from tests.fakes import FakeModel, FakeThinker
+from voice_agent import session as module
+from voice_agent.agent import Agent, Call
 from voice_agent.engine.protocols import Message, ToolCall
 
 
@@ -139,6 +141,37 @@ def test_a_tool_that_ran_is_remembered_though_its_reply_was_cut_off() -> None:
             assert [m.role for m in messages] == ["user", "assistant", "tool", "user"]
             assert messages[2].result == {"ok": True, "say": "sold one tea"}
             assert bench.session.call.state.sold.count("tea") >= 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_tool_that_runs_when_the_call_ends_is_finished_and_remembered(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOOLS_S", 10 if ends else 0.05)
+
+    async def work() -> None:
+        begun, go = asyncio.Event(), asyncio.Event()
+
+        async def sell(call: Call[Till], what: str) -> dict[str, Any]:
+            begun.set()
+            await go.wait()
+            call.state.sold.append(what)
+            return {"ok": True, "say": "sold"}
+
+        bench = Bench(FakeModel(FakeThinker(calls=[ToolCall("c1", "sell", {"what": "tea"})])), ["a tea"])
+        bench.runtime.agent = Agent("sell things", [sell], state=Till)
+        async with in_call(bench):
+            await bench.say(600)
+            await bench.hush()
+            await begun.wait()
+            bench.session.close("the connection failed")
+            await bench.until(lambda: bench.model.rows_in_use == 0)
+            if ends:
+                go.set()
+        assert [message.role for message in bench.said] == ["user", "assistant", "tool"][: 3 if ends else 1]
+        assert bench.session.call.state.sold == (["tea"] if ends else [])
 
     run(work)
 

@@ -152,7 +152,7 @@ class Turn:
             self.told.done("completed", self._words())
         if for_server:
             # A task of the call's, not in the turn's scope: a tool that has begun is finished and remembered.
-            self.session.spawn(self._run_tools(for_server))
+            self.session.spawn(self._run_tools(for_server), tool=True)
 
     async def _run_tools(self, calls: Sequence[ToolCall]) -> None:
         session, results = self.session, []

@@ -33,6 +33,7 @@ from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, Session
 
 if TYPE_CHECKING:
     from voice_agent.asr import AsrStream, Transcript
+    from voice_agent.engine.stage import Receipt
     from voice_agent.media.speaker import Speaker
     from voice_agent.runtime import Runtime
 
@@ -48,11 +49,15 @@ HELD_MS = 30_000
 MIN_COMMIT_MS = 100
 # Client events that came before `run`; beyond it the oldest go.
 EARLY_EVENTS = 32
-# Replies that can still be truncated, function calls that may still get their output, system messages.
+# Replies that can still be truncated, function calls that may still get their output, system messages, and what was
+# said and not answered yet.
 KEPT_REPLIES = 8
 OPEN_CALLS = 64
 NOTES = 64
+UNANSWERED = 32
 PRE_ROLL_MS = 200
+# How long the tools that run when a call ends may take to come to their end.
+TOOLS_S = 2.0
 TICK_S = 0.05
 TICKS_PER_HEARD = 4
 
@@ -130,6 +135,8 @@ class Session:
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._tools: set[asyncio.Task[None]] = set()
+        self._receipts: asyncio.Future[list[Receipt]] | None = None
         self._serial = 0
         self._events = 0
 
@@ -215,29 +222,43 @@ class Session:
                 self.spawn(self._listen())
                 self.spawn(self._tick())
                 await self._closed.wait()
-                for task in self._running:
+                self._leave_turn()
+                for task in self._running - self._tools:
+                    task.cancel()
+                if self._tools:
+                    await asyncio.wait(self._tools, timeout=TOOLS_S)
+                for task in self._tools:
                     task.cancel()
         finally:
             self._closed.set()
             if self._utterance is not None and self._utterance.stream is not None:
                 self._utterance.stream.cancel()
-            if self.turn is not None:
-                receipts = self.turn.stop(self.speaker.flush(self._next_epoch()))
-                if self.turn.leaves_no_trace:
-                    self.unanswered = [*self.turn.sources, *self.unanswered]
-                self.turn = None
+            self._leave_turn()
+            if self._receipts is not None:
                 with anyio.move_on_after(2, shield=True):
-                    await receipts
+                    await self._receipts
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task of the call's, which ends with it. May be asked for from any callback of the event loop."""
+    def _leave_turn(self) -> None:
+        """The call is over: what of the live turn was heard, and no more, is remembered."""
+        if self.turn is not None:
+            self._receipts = self.turn.stop(self.speaker.flush(self._next_epoch()))
+            if self.turn.leaves_no_trace:
+                self.unanswered = [*self.turn.sources, *self.unanswered]
+            self.turn = None
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, tool: bool = False) -> None:
+        """A task of the call's, which ends with it; a tool is given `TOOLS_S` to finish what it has begun.
+
+        May be asked for from any callback of the event loop.
+        """
         if self._closed.is_set():
             work.close()
             return
         assert self._tasks is not None
         task = self._tasks.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        for tasks in (self._running, self._tools) if tool else (self._running,):
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     def tell(self, event: events.ServerEventBase) -> None:
         """Send an event to the client."""
@@ -399,9 +420,16 @@ class Session:
 
     def _await_answer(self, utterance: Utterance) -> None:
         self.unanswered.append(utterance)
+        while len(self.unanswered) > UNANSWERED:
+            self._settle(self.unanswered.pop(0))
         utterance.committed = True
         if utterance.stream is not None and utterance.ready.is_set():
             self._tell_transcript(utterance)
+
+    def _settle(self, utterance: Utterance) -> None:
+        """Words that no reply of the agent's answers are part of the dialogue as they are."""
+        if utterance.text:
+            self.conversation.add_user({utterance.item_id: utterance.text})
 
     def _tell_transcript(self, utterance: Utterance) -> None:
         if self.conversation.item(utterance.item_id) is None:
@@ -560,6 +588,19 @@ class Session:
         utterance.language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in text) else "en"
         utterance.ready.set()
         self._await_answer(utterance)
+
+    def write(self, item_id: str, text: str) -> None:
+        """Something that the client has the agent say: it answers what was said so far."""
+        for utterance in self.unanswered:
+            self._settle(utterance)
+        self.unanswered = [utterance for utterance in self.unanswered if not utterance.ready.is_set()]
+        self.conversation.add_heard(item_id, text)
+
+    def note(self, item_id: str, text: str) -> None:
+        """A system message; beyond `NOTES` the oldest go."""
+        self.notes[item_id] = text
+        while len(self.notes) > NOTES:
+            self.notes.popitem(last=False)
 
     def answer(self, options: ResponseOptions) -> None:
         """Reply to what is unanswered; a live reply makes way for it. Whoever asked is told at once, and of its end."""

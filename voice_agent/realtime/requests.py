@@ -102,12 +102,15 @@ class Requests:
                 text = _text(item.content)
                 message = MessageItem(id=item_id, status="completed", role="assistant", content=[OutputText(text=text)])
                 self._show(message, event.previous_item_id)
-                session.conversation.add_heard(item_id, text, event.previous_item_id)
+                if event.previous_item_id is None:
+                    session.write(item_id, text)
+                else:
+                    session.conversation.add_heard(item_id, text, event.previous_item_id)
             case client.SystemMessage():
                 text = _text(item.content)
                 message = MessageItem(id=item_id, status="completed", role="system", content=[InputText(text=text)])
                 self._show(message, event.previous_item_id)
-                session.notes[item_id] = text
+                session.note(item_id, text)
 
     def _add_user(self, item_id: str, item: client.UserMessage, after: str | None) -> None:
         session = self._session
