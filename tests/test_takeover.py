@@ -49,6 +49,12 @@ async def place(url: str, replaces: str) -> httpx.Response:
         return await client.post(f"{url}/v1/realtime/calls", content=sdp, headers=SDP, params=query)
 
 
+def taking_over(url: str, replaces: str) -> CallClient:
+    call = CallClient(url)
+    call._url += f"?replaces={replaces}"
+    return call
+
+
 async def test_a_running_call_is_ended_and_its_place_taken() -> None:
     async with running_server(max_calls=1, connect_s=1.0) as server, CallClient(server.url) as call:
         assert (await place(server.url, call.call_id)).status_code == 201
@@ -64,6 +70,32 @@ async def test_a_call_that_ended_lately_can_be_taken_over_more_than_once() -> No
         # The first attempt never becomes a connection; the caller tries again.
         assert (await place(server.url, call.call_id)).status_code == 201
         assert (await place(server.url, call.call_id)).status_code == 201
+
+
+async def test_only_one_call_goes_on_with_what_another_left() -> None:
+    async with running_server() as server:
+        async with CallClient(server.url) as call:
+            server.calls._calls[call.call_id].end("the connection failed")
+            await eventually(lambda: server.calls.active == 0)
+        old = call.call_id
+        async with taking_over(server.url, old) as first:
+            await first.wait_for("session.created")
+            # Not knowing that it had succeeded, the caller tries again with the id that it has.
+            async with taking_over(server.url, old) as second:
+                await second.wait_for("session.created")
+                assert server.calls.ended["taken over"] == 1
+                assert server.calls.active == 1
+                server.calls.end(second.call_id, module.CLIENT_ENDED)
+        assert (await place(server.url, old)).status_code == 404
+
+
+async def test_of_two_that_take_a_place_at_once_one_gets_it() -> None:
+    async with running_server() as server:
+        async with CallClient(server.url) as call:
+            server.calls._calls[call.call_id].end("the connection failed")
+            await eventually(lambda: server.calls.active == 0)
+        inherited = [server.calls._hand_over(call.call_id, f"call_{number}") for number in range(2)]
+        assert inherited == [[], None]
 
 
 async def test_what_was_never_there_or_was_hung_up_or_is_old_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections import Counter, OrderedDict, deque
 from types import TracebackType
@@ -56,6 +57,7 @@ class Calls:
         self._calls: dict[str, Call | SocketCall] = {}
         self._over: deque[str] = deque(maxlen=REMEMBERED)
         self._memories: OrderedDict[str, tuple[float, object]] = OrderedDict()
+        self._heirs: OrderedDict[str, str] = OrderedDict()
         self._letting_go: dict[str, asyncio.Event] = {}
         self._tasks = asyncio.TaskGroup()
         self._idle = asyncio.Event()
@@ -94,7 +96,9 @@ class Calls:
         """
         before = None if replaces is None else await self._let_go(replaces)
         await self._take_slot()
-        call = Call(_new_id(), self._config, self._make_session, before)
+        call_id = _new_id()
+        inherit = None if before is None else functools.partial(self._hand_over, before, call_id)
+        call = Call(call_id, self._config, self._make_session, inherit)
         try:
             self._enter(call)
             answer = await call.answer(offer, early)
@@ -152,8 +156,13 @@ class Calls:
         if self.stopping:
             call.end("server stopped", _STOP_NOTICE)
 
-    async def _let_go(self, call_id: str) -> object:
-        """End this call, if it still runs, and give its memory; it stays for another try, until it is too old."""
+    async def _let_go(self, call_id: str) -> str:
+        """End this call, or the one that took its place, if it still runs; gives the id of the call that was ended.
+
+        Its memory stays for another try until a call that is connected goes on with it, or it is too old.
+        """
+        while call_id in self._heirs:
+            call_id = self._heirs[call_id]
         call = self._calls.get(call_id)
         if isinstance(call, Call):
             gone = self._letting_go.setdefault(call_id, asyncio.Event())
@@ -166,6 +175,15 @@ class Calls:
         since, memory = self._memories.get(call_id, (0.0, None))
         if memory is None or asyncio.get_running_loop().time() - since > MEMORY_S:
             raise Forgotten
+        return call_id
+
+    def _hand_over(self, before: str, call_id: str) -> object | None:
+        """The memory that `before` left, for this call alone: two calls never share one. None: another has it."""
+        _, memory = self._memories.pop(before, (0.0, None))
+        if memory is not None:
+            self._heirs[before] = call_id
+            while len(self._heirs) > MEMORIES:
+                self._heirs.popitem(last=False)
         return memory
 
     def end(self, call_id: str, reason: str) -> bool:

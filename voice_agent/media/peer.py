@@ -138,9 +138,13 @@ class Call:
     """A call from its offer to its end. `answer` once, then `run` once; `end` at any time and any number of times."""
 
     def __init__(
-        self, call_id: str, config: PeerConfig, make_session: MakeSession, before: object | None = None
+        self,
+        call_id: str,
+        config: PeerConfig,
+        make_session: MakeSession,
+        before: Callable[[], object | None] | None = None,
     ) -> None:
-        """`before`: the memory of the call whose place this one takes."""
+        """`before`: gives, once connected, the memory of the call whose place this one takes; None: it was taken."""
         self.id = call_id
         self.reason = ""
         self._before = before
@@ -244,9 +248,15 @@ class Call:
         return not self._ended.is_set()
 
     async def _run_session(self) -> None:
-        session = self._make_session(self.id, self.speaker, self._outbox.send)
+        memory = None
         if self._before is not None:
-            session.recall(self._before)
+            memory = self._before()
+            if memory is None:
+                self.end("another call took the place first")
+                return
+        session = self._make_session(self.id, self.speaker, self._outbox.send)
+        if memory is not None:
+            session.recall(memory)
         self._session = session
         self._incoming = IncomingAudio(self._feed, asyncio.get_running_loop())
         while self._early_events:
