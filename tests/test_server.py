@@ -89,6 +89,8 @@ async def test_refusals_say_what_was_expected() -> None:
         assert (no_sdp.status_code, message(no_sdp)) == (400, "expected the form field sdp, got ['session']")
         bad = await client.post("/v1/realtime/calls", files={"sdp": (None, sdp), "session": (None, "[]")})
         assert (bad.status_code, message(bad)[:22]) == (400, "expected a JSON object")
+        wrong = await client.post("/v1/realtime/calls", files={"sdp": (None, sdp), "session": (None, '{"tools": 3}')})
+        assert (wrong.status_code, message(wrong)) == (400, "tools: Input should be a valid list, got 3")
         broken = await post(b"--x\r\nnonsense", {"Content-Type": "multipart/form-data; boundary=x"})
         assert broken.status_code == 400
         assert (await client.get("/v1/realtime/calls")).status_code == 405

@@ -98,9 +98,7 @@ def create_router(config: ServerConfig, client_secrets: ClientSecrets) -> APIRou
         try:
             asked = _SecretRequest.model_validate_json(body or b"{}")
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(map(str, first["loc"])) or "the body"
-            raise Refusal(400, f"{where}: {first['msg']}, got {first['input']!r:.60}") from None
+            raise _invalid(error, "the body") from None
         session = None if asked.session is None else asked.session.model_dump(exclude_unset=True)
         try:
             secret = client_secrets.issue(session, asked.expires_after.seconds, time.time())
@@ -227,7 +225,17 @@ async def _read_offer(request: Request, config: ServerConfig) -> tuple[str, dict
         parsed = None
     if not isinstance(parsed, dict):
         raise Refusal(400, "expected a JSON object in the form field session, got something else")
+    try:
+        SessionConfig.model_validate(parsed)
+    except ValidationError as error:
+        raise _invalid(error, "session") from None
     return texts["sdp"], parsed
+
+
+def _invalid(error: ValidationError, what: str) -> Refusal:
+    first = error.errors(include_url=False)[0]
+    where = ".".join(map(str, first["loc"])) or what
+    return Refusal(400, f"{where}: {first['msg']}, got {first['input']!r:.60}")
 
 
 async def _read_body(request: Request, config: ServerConfig) -> bytes:

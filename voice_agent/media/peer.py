@@ -363,6 +363,9 @@ def parse_event(message: str | bytes, max_bytes: int) -> dict[str, Any]:
         return error_event("invalid_request_error", "event_too_large", text)
     try:
         event = json.loads(message)
+        if "\\u" in message if isinstance(message, str) else b"\\u" in message:
+            # An escape can stand for half a character, which could not be sent to anybody.
+            json.dumps(event, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str) or event["type"] == "error":
