@@ -103,11 +103,11 @@ def test_heard_samples_map_to_the_tokens_spoken_to_their_end(engine: Engine) -> 
         listener = Listener()
         reply = engine.reply(REQUEST, listener)
         await listener.done.wait()
-        spoken = [reply.heard_text(frames * 1200) for frames in range(9)]
+        spoken = [reply.spoken.heard_text(frames * 1200) for frames in range(9)]
         assert spoken == [
             "", "", "one ", "one ", "one two ", "one two ", "one two three ", "one two three ", "one two three four "
         ]  # fmt: skip
-        assert reply.heard_text(2 * 1200 - 1) == ""
+        assert reply.spoken.heard_text(2 * 1200 - 1) == ""
 
     run(work)
 

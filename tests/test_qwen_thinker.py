@@ -161,7 +161,7 @@ def test_a_reply_cut_by_the_caller_is_continued_at_the_token_that_was_heard(
         reply = engine.reply(ask("good morning"), listener)
         while len(reply.positions) < 6:
             await asyncio.sleep(0.001)
-        heard = reply.heard_text(5 * engine.samples_per_frame)
+        heard = reply.spoken.heard_text(5 * engine.samples_per_frame)
         assert 0 < len(heard) < len(reply.text)
         await reply.abort(5 * engine.samples_per_frame)
         request = ask("no, wait", before=(Message("user", "good morning"), Message("assistant", heard)))

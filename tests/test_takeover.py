@@ -107,10 +107,10 @@ async def test_what_was_never_there_or_was_hung_up_or_is_old_is_not_taken_over(m
             server.calls.end(call.call_id, module.CLIENT_ENDED)
             await eventually(lambda: server.calls.active == 0)
         assert (await place(server.url, call.call_id)).status_code == 404
+        monkeypatch.setattr(module, "MEMORY_S", 0.05)
         async with CallClient(server.url) as call:
             server.calls._calls[call.call_id].end("the connection failed")
             await eventually(lambda: server.calls.active == 0)
-        monkeypatch.setattr(module, "MEMORY_S", 0.05)
         await asyncio.sleep(0.1)
         assert (await place(server.url, call.call_id)).status_code == 404
 

@@ -268,7 +268,7 @@ class Turn:
             return
         self.reply.played(samples)
         if tell and self._started:
-            self._tell_heard(samples, self.reply.heard_text(samples))
+            self._tell_heard(samples, self.reply.spoken.heard_text(samples))
         now = time.perf_counter()
         if self._calls:
             if self._client_calls and now - self._called_at > CLIENT_TOOL_S:
@@ -328,7 +328,7 @@ class Turn:
         """Those of them that were heard; what is written is read at once."""
         if self.reply is None:
             return ""
-        return self.reply.heard_text(samples)[self._text_before :] if self._spoken else self._words()
+        return self.reply.spoken.heard_text(samples)[self._text_before :] if self._spoken else self._words()
 
     def _keep(self, samples: int) -> None:
         """The reply enters the history as far as it was heard."""
@@ -336,7 +336,7 @@ class Turn:
         self._enter_history()
         self.session.conversation.add_heard(self.told.item_id, self._heard(samples))
         if self._spoken:
-            self.session.remember_reply(self.told.item_id, self.reply, samples)
+            self.session.remember_reply(self.told.item_id, self.reply.spoken, samples)
 
     def _enter_history(self) -> None:
         if not self._in_history and self.text:

@@ -22,7 +22,7 @@ from voice_agent import wire
 from voice_agent.agent import Call, view_of
 from voice_agent.conversation import Conversation
 from voice_agent.engine.protocols import Language, ToolCall
-from voice_agent.engine.reply import Reply
+from voice_agent.engine.reply import Spoken
 from voice_agent.live import Turn
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
@@ -93,7 +93,7 @@ class Memory:
     unanswered: list[Utterance]
     notes: OrderedDict[str, str]
     open_calls: OrderedDict[str, ToolCall]
-    said: OrderedDict[str, tuple[Reply, int]]
+    said: OrderedDict[str, tuple[Spoken, int]]
 
 
 class Session:
@@ -115,7 +115,7 @@ class Session:
         self.open_calls: OrderedDict[str, ToolCall] = OrderedDict()
         self.notes: OrderedDict[str, str] = OrderedDict()
         self._send = send
-        self._said: OrderedDict[str, tuple[Reply, int]] = OrderedDict()
+        self._said: OrderedDict[str, tuple[Spoken, int]] = OrderedDict()
         self._requests = Requests(self)
         self._policy = TurnPolicy(self.settings.turn)
         self._vad = runtime.open_vad()
@@ -496,9 +496,9 @@ class Session:
             if self._utterance is not None and not self._utterance.announced:
                 self._announce(self._utterance)
 
-    def remember_reply(self, item_id: str, reply: Reply, samples: int) -> None:
+    def remember_reply(self, item_id: str, spoken: Spoken, samples: int) -> None:
         """A reply of which `samples` were heard; it may turn out that fewer were."""
-        self._said[item_id] = (reply, samples)
+        self._said[item_id] = (spoken, samples)
         while len(self._said) > KEPT_REPLIES:
             self._said.popitem(last=False)
 
@@ -618,10 +618,10 @@ class Session:
             return True
         if item_id not in self._said:
             return False
-        reply, heard = self._said[item_id]
+        spoken, heard = self._said[item_id]
         heard = min(heard, samples)
-        self._said[item_id] = (reply, heard)
-        text = reply.heard_text(heard)
+        self._said[item_id] = (spoken, heard)
+        text = spoken.heard_text(heard)
         self.conversation.cut(item_id, text)
         self.tell_truncated(item_id, heard, text)
         return True

@@ -40,6 +40,28 @@ class Marks:
     first_chunk: float = 0.0
 
 
+@dataclass(frozen=True)
+class Spoken:
+    """The text of a reply by tokens, and the token that each codec frame speaks."""
+
+    pieces: tuple[str, ...]
+    positions: tuple[int, ...]
+    samples_per_frame: int
+
+    def heard_tokens(self, samples: int) -> int:
+        """How many tokens were spoken to their end within these samples (codec frame → talker position → token)."""
+        frames = min(samples // self.samples_per_frame, len(self.positions))
+        if frames == 0:
+            return 0
+        now = self.positions[frames - 1]
+        over = frames == len(self.positions) or self.positions[frames] > now
+        return now + 1 if over else now
+
+    def heard_text(self, samples: int) -> str:
+        """The part of the reply's text that these samples spoke."""
+        return "".join(self.pieces[: self.heard_tokens(samples)])
+
+
 @dataclass
 class Reply:
     """The loop's side of a request. Made by `Engine.reply`."""
@@ -68,24 +90,18 @@ class Reply:
         if self.speak:
             self.engine.talker.played(self.rid, samples // self.engine.samples_per_frame)
 
-    def heard_tokens(self, samples: int) -> int:
-        """How many tokens were spoken to their end within these samples (codec frame → talker position → token)."""
-        frames = min(samples // self.engine.samples_per_frame, len(self.positions))
-        if frames == 0:
-            return 0
-        now = self.positions[frames - 1]
-        over = frames == len(self.positions) or self.positions[frames] > now
-        return now + 1 if over else now
-
-    def heard_text(self, samples: int) -> str:
-        """The part of the reply's text that these samples spoke."""
-        return "".join(self.pieces[: self.heard_tokens(samples)])
+    @property
+    def spoken(self) -> Spoken:
+        """What was spoken so far, to be kept when the reply is over."""
+        return Spoken(tuple(self.pieces), tuple(self.positions), self.engine.samples_per_frame)
 
     def abort(self, heard_samples: int = 0) -> asyncio.Future[list[Receipt]]:
         """Abort in all stages at once; the future gives their receipts. The listener hears nothing more."""
         self.aborted = True
         frames = heard_samples // self.engine.samples_per_frame
-        return self.engine.abort(self.rid, tokens=self.heard_tokens(heard_samples), frames=frames, speak=self.speak)
+        return self.engine.abort(
+            self.rid, tokens=self.spoken.heard_tokens(heard_samples), frames=frames, speak=self.speak
+        )
 
     # The worker threads' side.
 

@@ -56,7 +56,7 @@ class Calls:
         self._slots = asyncio.Semaphore(limit)
         self._calls: dict[str, Call | SocketCall] = {}
         self._over: deque[str] = deque(maxlen=REMEMBERED)
-        self._memories: OrderedDict[str, tuple[float, object]] = OrderedDict()
+        self._memories: OrderedDict[str, object] = OrderedDict()
         self._heirs: OrderedDict[str, str] = OrderedDict()
         self._letting_go: dict[str, asyncio.Event] = {}
         self._tasks = asyncio.TaskGroup()
@@ -172,14 +172,13 @@ class Calls:
                     await gone.wait()
             except TimeoutError:
                 raise Busy from None
-        since, memory = self._memories.get(call_id, (0.0, None))
-        if memory is None or asyncio.get_running_loop().time() - since > MEMORY_S:
+        if call_id not in self._memories:
             raise Forgotten
         return call_id
 
     def _hand_over(self, before: str, call_id: str) -> object | None:
         """The memory that `before` left, for this call alone: two calls never share one. None: another has it."""
-        _, memory = self._memories.pop(before, (0.0, None))
+        memory = self._memories.pop(before, None)
         if memory is not None:
             self._heirs[before] = call_id
             while len(self._heirs) > MEMORIES:
@@ -217,7 +216,8 @@ class Calls:
         """Keep what the call leaves for one that takes its place, unless its client ended it or the server stops."""
         memory = call.memory()
         if memory is not None and not self.stopping and call.reason != CLIENT_ENDED:
-            self._memories[call.id] = (asyncio.get_running_loop().time(), memory)
+            self._memories[call.id] = memory
+            asyncio.get_running_loop().call_later(MEMORY_S, self._memories.pop, call.id, None)
             while len(self._memories) > MEMORIES:
                 self._memories.popitem(last=False)
         gone = self._letting_go.pop(call.id, None)
