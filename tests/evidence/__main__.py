@@ -59,7 +59,7 @@ def main() -> int:
     }
     folder = ROOT / "evidence"
     folder.mkdir(exist_ok=True)
-    path = folder / f"{args.name}.json"
+    path = folder / f"{record['name']}.json"
     path.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", "utf-8")
     shown = {key: value for key, value in record.items() if key != "each"}
     print(json.dumps(shown, ensure_ascii=False, indent=1))

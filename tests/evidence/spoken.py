@@ -1,6 +1,7 @@
 """Sixty of the hand-written dialogues, spoken by callers through WebRTC and ASR: how many final carts are exact.
 
-The callers' audio is made by `models/tea-omni/callers.py dialogues FOLDER …`; CALLERS names the folder.
+The callers' audio is made by `models/tea-omni/callers.py dialogues FOLDER …`; CALLERS names the folder. One called
+callers-NAME is reported as spoken-NAME.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
             )
     rate = exact.total() / total.total()
     return {
+        "name": folder.name.replace("callers", "spoken", 1),
         "exact": f"{exact.total()}/{total.total()}",
         "rate": round(rate, 3),
         **{language: f"{exact[language]}/{total[language]}" for language in sorted(total)},
