@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -82,6 +84,28 @@ def test_bad_arguments_are_told_to_the_model_and_nothing_runs(
 def test_a_failing_tool_tells_no_details(agent: Agent) -> None:
     result = run(agent.toolbox["explode"], agent.open_call("a", "zh"), {})
     assert result == {"ok": False, "error": "tool_failed", "message": "explode failed"}
+
+
+async def never() -> str:
+    """Waits for what does not come."""
+    await asyncio.Event().wait()
+    return ""
+
+
+def late() -> str:
+    """Blocks."""
+    time.sleep(0.3)
+    return ""
+
+
+@pytest.mark.parametrize("tool", [never, late])
+def test_a_tool_that_does_not_come_back_has_failed(tool: Callable[[], Any]) -> None:
+    agent = Agent("x", [tool], tool_timeout_s=0.05)
+    result = asyncio.run(agent.run_tool(agent.open_call("a", "zh"), tool.__name__, {}))
+    told = f"{tool.__name__} took longer than 0.05 s"
+    assert result == {"ok": False, "error": "tool_timeout", "message": told}
+    with pytest.raises(ValueError, match="tool_timeout_s above 0, got 0"):
+        Agent("x", [tool], tool_timeout_s=0)
 
 
 def test_tools_without_types_or_with_one_name_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -18,6 +20,8 @@ from voice_agent.engine.protocols import Language
 
 S = TypeVar("S")
 log = logging.getLogger(__name__)
+
+TOOL_TIMEOUT_S = 10.0
 
 
 @dataclass
@@ -65,10 +69,11 @@ class Tool:
             entry.pop("title", None)
         return cls(name, inspect.getdoc(function) or "", schema, function, takes_call, model)
 
-    async def run(self, call: Call[Any], arguments: Mapping[str, Any]) -> Any:
+    async def run(self, call: Call[Any], arguments: Mapping[str, Any], timeout_s: float = TOOL_TIMEOUT_S) -> Any:
         """Check the arguments, run the function (a plain one in a worker thread), give its JSON value.
 
-        Bad arguments and a failing function become a result that the model can read; they never raise.
+        Bad arguments, a failing function and one that takes longer than `timeout_s` become a result that the model
+        can read; they never raise. A plain function that is late goes on in its thread, and nobody waits for it.
         """
         try:
             checked = self.arguments_type.model_validate(dict(arguments))
@@ -77,11 +82,18 @@ class Tool:
             return {"ok": False, "error": "bad_arguments", "message": told}
         values = {name: getattr(checked, name) for name in type(checked).model_fields}
         positional: tuple[Any, ...] = (call,) if self.takes_call else ()
+        result = None
         try:
-            if inspect.iscoroutinefunction(self.function):
-                result = await self.function(*positional, **values)
-            else:
-                result = await anyio.to_thread.run_sync(lambda: self.function(*positional, **values))
+            with anyio.move_on_after(timeout_s) as limit:
+                if inspect.iscoroutinefunction(self.function):
+                    result = await self.function(*positional, **values)
+                else:
+                    work = functools.partial(self.function, *positional, **values)
+                    result = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            if limit.cancelled_caught:
+                log.error("tool %s took longer than %g s in call %s", self.name, timeout_s, call.id)
+                told = f"{self.name} took longer than {timeout_s:g} s"
+                return {"ok": False, "error": "tool_timeout", "message": told}
             return json.loads(json.dumps(result, ensure_ascii=False))
         except Exception:
             log.exception("tool %s failed in call %s", self.name, call.id)
@@ -95,6 +107,7 @@ class Agent:
     tools: typed functions; a first parameter annotated `Call` receives the call's context.
     model: a name from `voice-agent models`. state: makes the per-call `Call.state`; with a `view()` method its
     JSON value is sent to the client after each tool call, as `agent.<class name>.updated`.
+    tool_timeout_s: a tool that takes longer has failed.
     info: JSON for the page, served at `/v1/agent`. vocabulary: words that the recogniser should expect.
 
     Raises ValueError for two tools of one name, TypeError for a tool without types.
@@ -107,8 +120,11 @@ class Agent:
     state: Callable[[], Any] = types.SimpleNamespace
     info: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Mapping[Language, str] = field(default_factory=dict)
+    tool_timeout_s: float = TOOL_TIMEOUT_S
 
     def __post_init__(self) -> None:
+        if self.tool_timeout_s <= 0:
+            raise ValueError(f"expected tool_timeout_s above 0, got {self.tool_timeout_s}")
         names = [tool.__name__ for tool in self.tools]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -133,7 +149,7 @@ class Agent:
         tool = self.toolbox.get(name)
         if tool is None:
             return {"ok": False, "error": "no_such_tool", "message": f"expected one of {', '.join(self.toolbox)}"}
-        return await tool.run(call, arguments)
+        return await tool.run(call, arguments, self.tool_timeout_s)
 
     def open_call(self, call_id: str, language: Language) -> Call[Any]:
         """The context of a new call, with a state of its own."""
