@@ -194,7 +194,12 @@ async def test_calls_are_placed_at_a_limited_rate() -> None:
             async with connect(server, "/v1/realtime"):
                 pass
         assert caught.value.response.status_code == 429
+        assert (await client.post("/v1/realtime/client_secrets", json={})).status_code == 429
         assert (await client.get("/v1/agent")).status_code == 200
+    async with running_server(calls_per_minute=2, api_key="k") as server, http(server) as client:
+        for _ in range(4):
+            made = await client.post("/v1/realtime/client_secrets", json={}, headers={"Authorization": "Bearer k"})
+            assert made.status_code == 200
 
 
 async def test_a_whip_client_places_and_ends_a_call() -> None:

@@ -17,6 +17,7 @@ from voice_agent.media.access import SECRET_PREFIX, ClientSecrets, RateLimit
 
 PLACING = ("/v1/realtime/calls", "/v1/realtime", "/v1/pcm", "/v1/whip")
 """The ways to place a call: by POST, or by opening a WebSocket."""
+SECRETS = "/v1/realtime/client_secrets"
 
 _SUBPROTOCOL_KEY = "openai-insecure-api-key."
 
@@ -27,8 +28,8 @@ class Guard:
     A page may call from the server's own origin and from `allowed_origins`; a request without an origin is no page.
     With an `api_key`, everything below /v1/ but a preflight asks for it as a Bearer key; a client secret opens all
     but making more of them and the operator's figures. Browsers, which cannot send a Bearer key with a WebSocket,
-    give it as a subprotocol `openai-insecure-api-key.<key>`. Calls are placed at a limited rate, by the address that
-    the connection comes from. A valid secret is left in `scope["state"]["secret"]`.
+    give it as a subprotocol `openai-insecure-api-key.<key>`. Calls are placed, and secrets made without a key, at a
+    limited rate, by the address that the connection comes from. A valid secret is left in `scope["state"]["secret"]`.
     """
 
     def __init__(
@@ -93,14 +94,15 @@ class Guard:
             if secret is None:
                 text = "expected a valid client secret, got one that is unknown or has expired"
                 return 401, text, {"WWW-Authenticate": "Bearer"}
-            if scope["path"] in ("/v1/realtime/client_secrets", "/v1/calls/stats"):
+            if scope["path"] in (SECRETS, "/v1/calls/stats"):
                 return 403, "expected the server's key, got a client secret", {}
             scope.setdefault("state", {})["secret"] = secret
         elif self._api_key is not None and not hmac.compare_digest((key or "").encode(), self._api_key.encode()):
             text = "expected 'Authorization: Bearer <key>' with a valid key"
             return 401, text, {"WWW-Authenticate": "Bearer"}
         placing = scope["type"] == "websocket" or scope["method"] == "POST"
-        if placing and scope["path"] in PLACING:
+        # Who has the server's key makes secrets for others, as many as it likes.
+        if placing and (scope["path"] in PLACING or (scope["path"] == SECRETS and self._api_key is None)):
             address = scope["client"][0] if scope.get("client") else ""
             wait_s = self._rate.take(address, time.monotonic())
             if wait_s is not None:
