@@ -14,8 +14,7 @@ from voice_agent.calling import own_server
 from voice_agent.client import CallClient, CallRefused
 
 TRIALS = 200
-WARM_UP = 200
-"""Calls until the process has the size that it keeps; what it was before them is stored too."""
+WARM_UP = 20
 AT_ONCE = 4
 SETTLE_S = 45.0
 GROWTH = {"tasks": 0, "threads": 2, "descriptors": 2, "sockets": 2, "rss_mib": 20}
