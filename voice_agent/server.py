@@ -22,6 +22,7 @@ from fastapi.staticfiles import StaticFiles
 from voice_agent.media.access import ClientSecrets
 from voice_agent.media.calls import Calls
 from voice_agent.media.guard import Guard, error_response
+from voice_agent.media.heap import give_back_when_idle
 from voice_agent.media.lag import LoopLag, process_figures
 from voice_agent.media.peer import MakeSession, PeerConfig
 from voice_agent.media.slow_clients import ImpatientProtocol
@@ -105,7 +106,9 @@ def create_app(
                 probe = tasks.create_task(lag.run(), name="loop lag")
                 async with Calls(config.max_calls, config.peer(), make_session, config.slot_wait_s) as calls:
                     app.state.calls, app.state.lag = calls, lag
+                    heap = tasks.create_task(give_back_when_idle(calls), name="heap")
                     yield
+                heap.cancel()
                 probe.cancel()
         finally:
             if on_stop is not None:

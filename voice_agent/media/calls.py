@@ -62,6 +62,7 @@ class Calls:
         self._tasks = asyncio.TaskGroup()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._busy = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -153,6 +154,7 @@ class Calls:
     def _enter(self, call: Call | SocketCall) -> None:
         self._calls[call.id] = call
         self._idle.clear()
+        self._busy.set()
         if self.stopping:
             call.end("server stopped", _STOP_NOTICE)
 
@@ -203,6 +205,10 @@ class Calls:
         """Wait until no call is left."""
         await self._idle.wait()
 
+    async def busy(self) -> None:
+        """Wait until there is a call."""
+        await self._busy.wait()
+
     async def _run(self, call: Call) -> None:
         try:
             await call.run()
@@ -228,6 +234,7 @@ class Calls:
         if self._calls.pop(call.id, None) is not None:
             self._over.append(call.id)
         if not self._calls:
+            self._busy.clear()
             self._idle.set()
 
 
