@@ -1,4 +1,4 @@
-"""The speaker on a virtual clock: pacing, exact counts, epochs, flush and room."""
+"""The speaker on a virtual clock: pacing, exact counts, epochs, flush, room, pause and resume."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import av
 import numpy as np
 import pytest
 from aiortc.mediastreams import MediaStreamError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from voice_agent.media.opus import OpusDecoder
-from voice_agent.media.speaker import FRAME, RATE, Pacer, Speaker
+from voice_agent.media.socket import SocketSpeaker
+from voice_agent.media.speaker import FRAME, RATE, REWIND_MS, Pacer, Speaker, quiet_place
 
 pytestmark = pytest.mark.anyio
 
@@ -254,3 +257,245 @@ async def test_a_stopped_speaker_sends_and_takes_nothing(speaker: Speaker) -> No
     assert not speaker.write(0, tone(480))
     with pytest.raises(MediaStreamError):
         await speaker.recv()
+
+
+async def test_a_pause_fades_within_one_packet_and_keeps_everything(speaker: Speaker) -> None:
+    pcm = tone(24_000)
+    speaker.write(0, pcm)
+    await packets(speaker, 10)
+    speaker.pause()
+    assert speaker.paused
+    faded = speaker._next_frame()
+    np.testing.assert_allclose(faded, pcm[4800 : 4800 + FRAME] * np.linspace(1, 0, FRAME, dtype=np.float32))
+    assert not np.concatenate([speaker._next_frame() for _ in range(50)]).any()
+    assert (speaker.sent(), speaker.queued_ms, speaker.underruns) == (4800, 800, 0)
+    speaker.resume()
+    assert not speaker.paused
+    again = speaker._next_frame()
+    assert again[0] == 0
+    np.testing.assert_array_equal(again[120:], pcm[4920 : 4800 + FRAME])
+    np.testing.assert_array_equal(speaker._next_frame(), pcm[4800 + FRAME : 4800 + 2 * FRAME])
+
+
+async def test_neither_pause_nor_resume_makes_a_click() -> None:
+    steepest = 2 * np.pi * 200 / RATE * 0.5
+    for phase in range(8):
+        for rewind_ms in (0, 300):
+            speaker = Speaker()
+            speaker.write(0, tone(24_000, hz=200)[phase * 7 :])
+            frames = [speaker._next_frame() for _ in range(20)]
+            speaker.pause()
+            frames += [speaker._next_frame() for _ in range(3)]
+            speaker.resume(rewind_ms)
+            frames += [speaker._next_frame() for _ in range(5)]
+            assert np.abs(np.diff(np.concatenate(frames))).max() <= steepest + 0.01
+
+
+async def test_a_pause_that_ends_before_the_next_packet_is_not_heard(speaker: Speaker) -> None:
+    pcm = tone(4800)
+    speaker.write(0, pcm)
+    speaker.resume()
+    frames = [speaker._next_frame() for _ in range(5)]
+    speaker.pause()
+    speaker.pause()
+    speaker.resume(REWIND_MS)
+    speaker.resume()
+    frames += [speaker._next_frame() for _ in range(5)]
+    np.testing.assert_array_equal(np.concatenate(frames), pcm)
+
+
+async def test_a_short_rest_of_a_reply_fades_too(speaker: Speaker) -> None:
+    drained: list[tuple[int, int]] = []
+    speaker.on_drained = lambda epoch, samples: drained.append((epoch, samples))
+    speaker.write(0, tone(500))
+    speaker.end(0)
+    await packets(speaker, 1)
+    speaker.pause()
+    frames = np.concatenate([speaker._next_frame() for _ in range(4)])
+    assert np.abs(np.diff(frames)).max() < 0.1
+    await asyncio.sleep(0)
+    assert (speaker.sent(), drained) == (FRAME, [])
+    speaker.resume()
+    await packets(speaker, 1)
+    await asyncio.sleep(0)
+    assert drained == [(0, 500)]
+
+
+async def test_a_reply_that_begins_while_paused_waits(speaker: Speaker) -> None:
+    started: list[int] = []
+    speaker.on_started = started.append
+    speaker.pause()
+    speaker.write(0, tone(4 * RATE))
+    assert np.abs(decoded(await packets(speaker, 20))).max() < 1e-3
+    with pytest.raises(BufferError, match="expected at most 96000 samples queued, got 96001"):
+        speaker.write(0, tone(1))
+    waiting = asyncio.ensure_future(speaker.room(0, 3990))
+    await packets(speaker, 5)
+    assert (started, speaker.sent(), waiting.done()) == ([], 0, False)
+    speaker.resume(REWIND_MS)
+    await packets(speaker, 1)
+    await asyncio.sleep(0)
+    assert (started, speaker.sent(), waiting.result()) == ([0], FRAME, True)
+
+
+async def test_nothing_is_drained_while_paused(speaker: Speaker) -> None:
+    drained: list[tuple[int, int]] = []
+    speaker.on_drained = lambda epoch, samples: drained.append((epoch, samples))
+    speaker.write(0, tone(2 * FRAME))
+    await packets(speaker, 2)
+    speaker.pause()
+    speaker.end(0)
+    await packets(speaker, 5)
+    await asyncio.sleep(0)
+    assert drained == []
+    speaker.resume()
+    await packets(speaker, 1)
+    await asyncio.sleep(0)
+    assert drained == [(0, 2 * FRAME)]
+    speaker.pause()
+    speaker.resume(REWIND_MS)
+    await packets(speaker, 3)
+    await asyncio.sleep(0)
+    assert (drained, speaker.sent()) == ([(0, 2 * FRAME)], 2 * FRAME)
+
+
+async def test_a_paused_reply_can_be_flushed(speaker: Speaker) -> None:
+    speaker.write(0, tone(24_000))
+    await packets(speaker, 10)
+    speaker.pause()
+    await packets(speaker, 3)
+    assert speaker.flush(1) == 4800
+    assert (speaker.paused, speaker.sent(), speaker.queued_ms) == (False, 0, 0)
+    pcm = tone(FRAME, hz=600)
+    speaker.write(1, pcm)
+    np.testing.assert_array_equal(speaker._next_frame(), pcm)
+
+
+async def test_a_rewind_goes_back_to_the_pause_between_words(speaker: Speaker) -> None:
+    pcm = tone(24_000)
+    pcm[9600:10_560] = 0  # 400 to 440 ms
+    speaker.write(0, pcm)
+    await packets(speaker, 25)
+    speaker.pause()
+    await packets(speaker, 2)
+    speaker.resume(200)
+    began = speaker.sent()
+    assert 9600 < began < 10_560
+    assert speaker.queued_ms == pytest.approx((24_000 - began) / 24)
+    frames = np.concatenate([speaker._next_frame() for _ in range(10)])
+    np.testing.assert_array_equal(frames[120:], pcm[began + 120 : began + 10 * FRAME])
+    assert speaker.sent() == began + 10 * FRAME
+
+
+async def test_a_rewind_keeps_to_its_limits(speaker: Speaker) -> None:
+    for wrong in (-1, REWIND_MS + 1):
+        with pytest.raises(ValueError, match=f"expected a rewind of 0 to 300 ms, got {wrong}"):
+            speaker.resume(wrong)
+    speaker.write(0, np.concatenate([np.zeros(4800, np.float32), tone(19_200)]))
+    await packets(speaker, 40)
+    speaker.pause()
+    await packets(speaker, 2)
+    speaker.resume(100)
+    assert 40 * FRAME - 2400 <= speaker.sent() < 40 * FRAME
+
+
+def test_of_places_that_are_as_quiet_the_last_is_taken() -> None:
+    pcm = tone(7200)
+    pcm[1200:1680] *= 0.01
+    pcm[4800:5280] *= 0.012
+    assert 4800 < quiet_place(pcm) < 5280
+    pcm[4800:5280] *= 3
+    assert 1200 < quiet_place(pcm) < 1680
+    assert quiet_place(pcm[:100]) == 100
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("write"), st.integers(0, 3000)),
+    st.tuples(st.just("packets"), st.integers(1, 8)),
+    st.tuples(st.just("pause"), st.just(0)),
+    st.tuples(st.just("resume"), st.integers(0, REWIND_MS)),
+    st.tuples(st.just("flush"), st.just(0)),
+    st.tuples(st.just("end"), st.just(0)),
+)
+
+
+@settings(max_examples=150, deadline=None, database=None)
+@given(st.lists(STEPS, min_size=5, max_size=60))
+def test_whatever_the_order_of_calls_every_sample_is_sent_in_its_place(steps: list[tuple[str, int]]) -> None:
+    asyncio.run(_follow(steps))
+
+
+async def _follow(steps: list[tuple[str, int]]) -> None:
+    """Do the steps, then play the rest; each frame must carry what comes next in the reply, and nothing else."""
+    speaker, source = Speaker(), np.random.default_rng(1).uniform(0.1, 1, 400_000).astype(np.float32)
+    drained: list[tuple[int, int]] = []
+    speaker.on_drained = lambda epoch, samples: drained.append((epoch, samples))
+    written, ended, before = 0, False, np.zeros(FRAME, np.float32)
+
+    async def play(count: int) -> None:
+        nonlocal before
+        for _ in range(count):
+            at, paused, seen = speaker.sent(), speaker.paused, len(drained)
+            frame = speaker._next_frame()
+            await asyncio.sleep(0)
+            sent = speaker.sent() - at
+            if sent:
+                assert not paused
+                soft = 0 if before[-1] else min(120, sent)
+                np.testing.assert_array_equal(frame[soft:sent], source[at + soft : at + sent])
+                assert (frame[:soft] <= source[at : at + soft]).all()
+            elif paused and before[-1]:
+                due = source[at : min(at + FRAME, written)]
+                assert (frame[: len(due)] <= due).all() or len(due) < 120
+                assert frame[-1] < 1e-6
+            elif not (speaker.sent() == 0 and before[-1]):  # the ramp of a flush
+                assert not frame.any()
+            assert not (paused and len(drained) > seen)
+            before = frame
+
+    for kind, value in steps:
+        at = speaker.sent()
+        if kind == "write" and not ended and speaker.queued_ms < 3000:
+            assert speaker.write(speaker.epoch, source[written : written + value])
+            written += value
+        elif kind == "packets":
+            await play(value)
+        elif kind == "pause":
+            speaker.pause()
+        elif kind == "resume":
+            speaker.resume(value)
+            assert at - value * RATE // 1000 <= speaker.sent() <= at
+        elif kind == "end" and not ended:
+            speaker.end(speaker.epoch)
+            ended = True
+        elif kind == "flush":
+            assert speaker.flush(speaker.epoch + 1) == at
+            written, ended = 0, False
+            before = np.ones(FRAME, np.float32) if before[-1] else before
+        assert speaker.queued_ms == pytest.approx((written - speaker.sent()) / 24)
+    if not ended:
+        speaker.end(speaker.epoch)
+    speaker.resume(0)
+    told = len([epoch for epoch, _ in drained if epoch == speaker.epoch])
+    await play(-(-written // FRAME) + 5)
+    assert speaker.sent() == written
+    assert len([epoch for epoch, _ in drained if epoch == speaker.epoch]) == max(told, 1)
+
+
+async def test_a_pause_over_a_socket_lets_the_lead_play_out_and_does_not_spin(clock: Clock) -> None:
+    speaker = SocketSpeaker(as_events=False)
+    speaker._now, speaker._sleep = clock, clock.sleep
+    speaker.write(0, tone(24_000))
+    for _ in range(15):
+        assert await speaker.speech() is not None
+    assert speaker.sent() == 10 * FRAME  # 100 ms wait in the client
+    speaker.pause()
+    faded = await speaker.speech()
+    assert faded is not None
+    assert abs(faded[-1]) < 1e-6
+    began = clock.now
+    assert [await speaker.speech() for _ in range(20)] == [None] * 20
+    assert clock.now - began == pytest.approx(0.4)
+    assert speaker.sent() == 15 * FRAME
+    speaker.resume()
+    assert await speaker.speech() is not None

@@ -80,7 +80,7 @@ class SocketSpeaker(Speaker):
         return played
 
     def _has_frame(self) -> bool:
-        return self._queued >= FRAME or (self._complete and self._queued > 0)
+        return not self.paused and self._ready() > 0
 
     async def speech(self) -> npt.NDArray[np.float32] | None:
         """The next 20 ms of a reply, float32[480], when they are to leave; None: 20 ms without anything to say."""
@@ -90,9 +90,8 @@ class SocketSpeaker(Speaker):
         else:
             delay = max(0.0, self.pacer.due(self._now()) - self._now())
         await self._sleep(delay)
-        before = super().sent()
         frame = self._next_frame()
-        if super().sent() > before:
+        if self._carries_reply:
             self.packets += 1
             return frame
         self._lead_left = min(self._lead_frames, self._lead_left + 1)

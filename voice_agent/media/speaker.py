@@ -22,8 +22,16 @@ RATE = 24_000
 FRAME = 480
 """Samples of a 20 ms frame at 24 kHz."""
 
+REWIND_MS = 300
+"""How far `Speaker.resume` can go back: what was sent is kept for so long."""
+
 _FRAME_S = FRAME / RATE
 _FADE = RATE * 5 // 1000
+_REWIND = RATE * REWIND_MS // 1000
+_QUIET = RATE * 10 // 1000  # window of the short-time energy that finds a place to go on from
+_QUIET_STEP = RATE * 5 // 1000
+_QUIET_RATIO = 2.0  # windows within 3 dB of the quietest are as quiet; the latest of them repeats least
+_QUIET_FLOOR = 1e-8  # mean square of what counts as silence: -80 dBFS
 
 
 class Pacer:
@@ -49,12 +57,28 @@ class Pacer:
         return due
 
 
+def quiet_place(pcm: npt.NDArray[np.float32]) -> int:
+    """Where speech can go on without beginning inside a syllable: the middle of the quietest 10 ms of float32[T].
+
+    Of places that are about as quiet, the last. The end, T, when there is less than one window.
+    """
+    if len(pcm) < _QUIET:
+        return len(pcm)
+    windows = np.lib.stride_tricks.sliding_window_view(pcm, _QUIET)[::_QUIET_STEP]
+    energy = np.mean(np.square(windows), axis=1) + _QUIET_FLOOR
+    last = int(np.flatnonzero(energy <= energy.min() * _QUIET_RATIO)[-1])
+    return last * _QUIET_STEP + _QUIET // 2
+
+
 class Speaker(MediaStreamTrack):
     """Queue and pacing of a call's outgoing audio. All methods belong to the event loop.
 
     Every sample belongs to an epoch, the reply it is part of. `flush` opens the next epoch and is the only way to
     do so: from its return on no sample of an older epoch can be sent, whoever still tries to write it.
     Packets leave every 20 ms for as long as the call lasts, with silence when there is nothing to say.
+
+    `pause` silences a reply without giving any of it up, `resume` lets it go on where it was cut. Which samples were
+    sent is counted without those that faded out: they are spoken again.
     """
 
     kind = "audio"
@@ -82,6 +106,12 @@ class Speaker(MediaStreamTrack):
         self._sent = 0
         self._complete = False
         self._speaking = False
+        self._paused = False
+        self._soft = False
+        self._flowing = False
+        self._carries_reply = False
+        self._recent: deque[npt.NDArray[np.float32]] = deque()
+        self._recent_samples = 0
         self._last_sample = np.float32(0)
         self._fade: npt.NDArray[np.float32] | None = None
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -93,14 +123,20 @@ class Speaker(MediaStreamTrack):
         """Audio of the current epoch that is written and not yet sent."""
         return self._queued / RATE * 1000
 
+    @property
+    def paused(self) -> bool:
+        """Whether a reply waits until `resume`, or `flush`."""
+        return self._paused
+
     def sent(self) -> int:
-        """Samples (24 kHz) of the current epoch that were handed to RTP."""
+        """Samples (24 kHz) of the current epoch that were handed to RTP. `resume` with a rewind takes some back."""
         return self._sent
 
     def write(self, epoch: int, pcm: npt.NDArray[np.float32]) -> bool:
         """Queue `pcm`: float32[T] in [-1, 1] @ 24 kHz. False, and nothing kept, if `epoch` is not the current one.
 
-        Raises BufferError, and keeps nothing, if the queue would hold more than its capacity; wait for `room`.
+        Raises BufferError, and keeps nothing, if the queue would hold more than its capacity; wait for `room`. A pause
+        changes nothing about that: the queue fills, and writers wait.
         """
         if epoch != self.epoch or self.readyState != "live":
             return False
@@ -124,19 +160,57 @@ class Speaker(MediaStreamTrack):
         """Open the epoch `epoch` and drop all that is queued, at once. Returns the samples of the old epoch sent.
 
         The packet that is already on its way cannot be called back. The next one begins with a ramp of 5 ms from
-        the last sample's level to zero, so that the cut makes no click; it holds no sample of the old epoch.
+        the last sample's level to zero, so that the cut makes no click; it holds no sample of the old epoch. The new
+        epoch is not paused.
         """
         if epoch <= self.epoch:
             raise ValueError(f"expected an epoch above {self.epoch}, got {epoch}")
         sent = self._sent
         self.epoch = epoch
         self._queue.clear()
-        self._queued = self._sent = 0
-        self._complete = self._speaking = False
+        self._recent.clear()
+        self._queued = self._sent = self._recent_samples = 0
+        self._complete = self._speaking = self._paused = self._soft = self._flowing = False
         if self._last_sample != 0:
             self._fade = self._last_sample * np.linspace(1, 0, _FADE, dtype=np.float32)
         self._wake()
         return sent
+
+    def pause(self) -> None:
+        """Silence the reply from the next packet on and keep all of it; until `resume`, packets of silence leave.
+
+        That packet fades to silence over the samples that were due in it. They do not count as sent: they are the
+        first to be spoken when the reply goes on. While paused `on_started` and `on_drained` are not called.
+        """
+        self._paused = True
+
+    def resume(self, rewind_ms: int = 0) -> None:
+        """Go on with the first sample that faded, or with the first of all if none was sent; nothing is skipped.
+
+        `rewind_ms`: 0 to 300. Go further back, by up to so much of what was sent, to a quiet place between syllables;
+        `sent` goes back by as much, and the queue may hold that much beyond its capacity. Without a pause nothing
+        happens. Raises ValueError for a rewind outside those limits.
+        """
+        if not 0 <= rewind_ms <= REWIND_MS:
+            raise ValueError(f"expected a rewind of 0 to {REWIND_MS} ms, got {rewind_ms}")
+        if not self._paused:
+            return
+        self._paused = False
+        # Where no packet has left since `pause`, nothing was cut.
+        if rewind_ms and self._speaking and not self._flowing:
+            self._rewind(rewind_ms * RATE // 1000)
+
+    def _rewind(self, most: int) -> None:
+        recent = np.concatenate(self._recent)
+        heard = recent[-most:]
+        again = heard[quiet_place(heard) :]
+        if len(again):
+            self._queue.appendleft(again)
+            self._queued += len(again)
+            self._sent -= len(again)
+            self._recent = deque([recent[: len(recent) - len(again)]])
+            self._recent_samples = len(self._recent[0])
+            self._soft = True
 
     async def room(self, epoch: int, below_ms: int) -> bool:
         """Wait until less than `below_ms` is queued. False at once when the epoch is over, or the call."""
@@ -166,28 +240,22 @@ class Speaker(MediaStreamTrack):
         self.packets += 1
         return self._encoder.encode((np.clip(pcm, -1, 1) * 32767).astype(np.int16))
 
+    def _ready(self) -> int:
+        """How many samples are due in the next packet: part of a frame waits for the rest, unless no more comes."""
+        return min(self._queued, FRAME) if self._complete or self._queued >= FRAME else 0
+
     def _next_frame(self) -> npt.NDArray[np.float32]:
+        take = 0 if self._paused else self._ready()
         frame = np.zeros(FRAME, dtype=np.float32)
-        # A part of a frame waits for the rest of it, unless no more comes.
-        take = min(self._queued, FRAME) if self._complete or self._queued >= FRAME else 0
-        at = 0
-        while at < take:
-            head = self._queue.popleft()
-            part = head[: take - at]
-            frame[at : at + len(part)] = part
-            at += len(part)
-            if len(part) < len(head):
-                self._queue.appendleft(head[len(part) :])
         if take:
-            self._queued -= take
-            self._sent += take
-            if not self._speaking:
-                self._speaking = True
-                self._call(self.on_started, self.epoch)
-            self._wake()
+            frame[:take] = self._take(take)
+        elif self._paused:
+            frame = self._fade_out()
         elif self._speaking and not self._complete:
             self.underruns += 1
-        if self._complete and not self._queued and (self._speaking or not self._sent):
+        self._carries_reply = bool(take) or bool(frame.any())
+        self._flowing = take > 0
+        if self._complete and not self._queued and not self._paused and (self._speaking or not self._sent):
             self._speaking = self._complete = False
             self._call(self.on_drained, self.epoch, self._sent)
         self._last_sample = frame[-1]
@@ -195,6 +263,53 @@ class Speaker(MediaStreamTrack):
             frame[:_FADE] += self._fade
             self._fade = None
         return frame
+
+    def _take(self, samples: int) -> npt.NDArray[np.float32]:
+        """The next samples of the reply, which are sent with this; they begin softly after a fade."""
+        pcm = self._peek(samples)
+        left = samples
+        while left:
+            head = self._queue.popleft()
+            if len(head) > left:
+                self._queue.appendleft(head[left:])
+            left -= min(left, len(head))
+        self._queued -= samples
+        self._sent += samples
+        self._recent.append(pcm)
+        self._recent_samples += samples
+        while self._recent_samples - len(self._recent[0]) >= _REWIND:
+            self._recent_samples -= len(self._recent.popleft())
+        if not self._speaking:
+            self._speaking = True
+            self._call(self.on_started, self.epoch)
+        self._wake()
+        if self._soft:
+            self._soft = False
+            rise = min(_FADE, samples)
+            pcm = pcm.copy()
+            pcm[:rise] *= np.linspace(0, 1, rise, dtype=np.float32)
+        return pcm
+
+    def _fade_out(self) -> npt.NDArray[np.float32]:
+        """The first frame of a pause: what was due in it, from full level to none; after that silence."""
+        frame = np.zeros(FRAME, dtype=np.float32)
+        if self._flowing:
+            self._soft = True
+            due = self._peek(min(self._queued, FRAME))
+            if len(due) < _FADE:
+                due = np.full(_FADE, self._last_sample)
+            frame[: len(due)] = due * np.linspace(1, 0, len(due), dtype=np.float32)
+        return frame
+
+    def _peek(self, samples: int) -> npt.NDArray[np.float32]:
+        """The first samples of the queue, which stay there; there must be so many."""
+        parts, left = [], samples
+        for head in self._queue:
+            if not left:
+                break
+            parts.append(head[:left])
+            left -= len(parts[-1])
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
 
     def _wake(self) -> None:
         over = self.readyState != "live"
