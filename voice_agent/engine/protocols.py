@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 Language = Literal["zh", "en"]
+StageName = Literal["thinker", "talker", "codec"]
 # A recording of a caller: int16[T], mono, 16 kHz.
 Recording: TypeAlias = "npt.NDArray[np.int16]"
 
@@ -186,12 +187,19 @@ class Codec(Protocol):
     def free(self, slot: int) -> None: ...
 
 
-@runtime_checkable
-class OmniModel(Protocol):
-    """A thinker, a talker and a codec that belong together, and what they were made for."""
+class KnowsTools(Protocol):
+    """What a model was made for; its parts may run elsewhere."""
 
     @property
     def name(self) -> str: ...
+
+    def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raises ValueError, with a sentence that says which model takes them, if these tools are not known."""
+
+
+@runtime_checkable
+class OmniModel(KnowsTools, Protocol):
+    """A thinker, a talker and a codec that belong together."""
 
     @property
     def thinker(self) -> Thinker: ...
@@ -201,6 +209,3 @@ class OmniModel(Protocol):
 
     @property
     def codec(self) -> Codec: ...
-
-    def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raises ValueError, with a sentence that says which model takes them, if these tools are not known."""

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from voice_agent.engine.protocols import CodecFrame, OmniModel, ThinkRequest, Thought, ToolCall
+from voice_agent.engine.protocols import CodecFrame, KnowsTools, OmniModel, ThinkRequest, Thought, ToolCall
 from voice_agent.engine.stage import Receipt, receipts_of
-from voice_agent.engine.stages import CodecStage, Pcm, TalkerStage, ThinkerStage
+from voice_agent.engine.stages import Pcm, Stages
 
 
 class ReplyListener(Protocol):
@@ -149,13 +149,19 @@ class Reply:
 class Engine:
     """The stages of one model, shared by all calls."""
 
-    def __init__(self, model: OmniModel, *, ahead_ms: float = 1500.0) -> None:
+    def __init__(self, model: KnowsTools, *, ahead_ms: float = 1500.0, stages: Stages | None = None) -> None:
+        """`stages`: ready-made ones, wherever they run; without them, a thread here for each part of `model`.
+
+        Raises TypeError for neither stages nor a model with its parts.
+        """
+        if stages is None:
+            if not isinstance(model, OmniModel):
+                raise TypeError(f"expected stages or a model with its parts, got {type(model).__name__}")
+            stages = Stages.of(model, ahead_ms=ahead_ms)
         self.model = model
-        self.sample_rate = model.codec.sample_rate
-        self.samples_per_frame = model.codec.samples_per_frame
-        self.thinker = ThinkerStage(model.thinker)
-        self.talker = TalkerStage(model.talker, ahead_ms=ahead_ms)
-        self.codec = CodecStage(model.codec)
+        self.thinker, self.talker, self.codec = stages
+        self.sample_rate = self.codec.model.sample_rate
+        self.samples_per_frame = self.codec.model.samples_per_frame
 
     def reply(self, request: ThinkRequest, listener: ReplyListener, *, speak: bool = True, voice: str = "") -> Reply:
         """Start a reply. `speak=False`: text and tool calls alone. Call it on the event loop."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from voice_agent.engine.protocols import (
     Codec,
     CodecFrame,
     Language,
+    OmniModel,
     Talker,
     TextToken,
     Thinker,
@@ -222,3 +223,16 @@ class CodecStage(Stage[DecodeRow]):
 
     def _free(self, slot: int) -> None:
         self.model.free(slot)
+
+
+class Stages(NamedTuple):
+    """The three stages of an engine."""
+
+    thinker: ThinkerStage
+    talker: TalkerStage
+    codec: CodecStage
+
+    @classmethod
+    def of(cls, model: OmniModel, *, ahead_ms: float) -> Stages:
+        """A thread of its own for each part of the model."""
+        return cls(ThinkerStage(model.thinker), TalkerStage(model.talker, ahead_ms=ahead_ms), CodecStage(model.codec))
