@@ -57,6 +57,8 @@ class ThinkRequest:
     """A turn for the thinker: the whole dialogue up to and with the user's last message.
 
     `tools` are JSON schemas by name (`{"description", "parameters"}`), `seed` makes sampling repeatable.
+    `conversation` names the dialogue that the turns of a call make up: what a thinker keeps of one turn, it goes on
+    from in the next turn of the same name. Empty: unnamed, and found by its content.
     """
 
     messages: tuple[Message, ...]
@@ -64,6 +66,7 @@ class ThinkRequest:
     instructions: str = ""
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seed: int = 0
+    conversation: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,11 @@ class CodecFrame:
     position: int
 
 
+@dataclass(frozen=True)
+class Prefilling:
+    """What a talker step gave a row of which it read a part of a long prompt: no frame yet, and not the end."""
+
+
 @runtime_checkable
 class Talker(Protocol):
     """Turns text tokens with hidden states into codec frames, pulling text as it goes."""
@@ -156,7 +164,7 @@ class Talker(Protocol):
     def ready(self, slot: int) -> bool:
         """Whether a step can make a frame (or end) now. False: it waits for text, and must not be stepped."""
 
-    def step(self, slots: Sequence[int]) -> list[CodecFrame | None]:
+    def step(self, slots: Sequence[int]) -> Sequence[CodecFrame | Prefilling | None]:
         """One frame for each of these rows, in order; None: the row has spoken all of its text."""
 
     def free(self, slot: int) -> None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,21 @@ from voice_agent.engine.protocols import (
     CodecFrame,
     Language,
     OmniModel,
+    Prefilling,
     Talker,
     TextToken,
     Thinker,
     ThinkRequest,
     Thought,
     ToolCall,
+)
+from voice_agent.engine.schedule import (
+    Claim,
+    Deadline,
+    Undecoded,
+    pick_chunk,
+    speech_due,
+    thought_due,
 )
 from voice_agent.engine.stage import Row, Stage
 
@@ -33,14 +43,21 @@ class ThinkRow(Row):
     request: ThinkRequest | None = None
     on_thought: Callable[[Thought], None] = lambda thought: None
     resting: bool = False
+    speak: bool = True
+    tokens: int = 0
+    first_s: float | None = None
+    served_s: float = 0.0
 
 
 class ThinkerStage(Stage[ThinkRow]):
-    """All rows that do not wait for a tool step together, oldest first."""
+    """Replies that speak go first until their text is ahead of their voice; those that are only read fill the gaps.
+
+    At most half of the slots are given to the latter, so that a caller never waits for a slot behind them.
+    """
 
     def __init__(self, model: Thinker) -> None:
         self.model = model
-        super().__init__("thinker", model.slots)
+        super().__init__("thinker", model.slots, Deadline())
 
     def submit(
         self,
@@ -49,27 +66,45 @@ class ThinkerStage(Stage[ThinkRow]):
         on_thought: Callable[[Thought], None],
         fail: Callable[[str, BaseException], None],
     ) -> None:
-        self._admit(ThinkRow(rid, fail, request=request, on_thought=on_thought))
+        self._admit(ThinkRow(rid, fail, request=request, on_thought=on_thought, speak=request.speak))
 
     def resume(self, rid: int, results: Sequence[tuple[ToolCall, Any]]) -> None:
         def command(row: ThinkRow) -> None:
             if row.slot is not None and row.resting:
                 self.model.resume(row.slot, results)
-                row.resting = False
+                row.resting, row.reads = False, True
 
         self._on(rid, command)
 
     def _start(self, row: ThinkRow, slot: int) -> None:
         assert row.request is not None
         self.model.start(slot, row.request)
+        row.reads = True
 
-    def _pick(self, rows: Sequence[ThinkRow]) -> list[ThinkRow]:
-        return [row for row in rows if not row.resting]
+    def _next(self) -> ThinkRow | None:
+        speaking = next((row for row in self._waiting if row.speak), None)
+        if speaking is not None or not self._waiting:
+            return speaking
+        read = sum(not row.speak for row in self._rows.values())
+        return self._waiting[0] if read < -(-self.slots // 2) else None
+
+    def _pick(self, rows: Sequence[ThinkRow], now_s: float) -> list[ThinkRow]:
+        able = [row for row in rows if not row.resting]
+        claims = [
+            Claim(thought_due(row.asked_s, row.speak, row.first_s, row.tokens, row.served_s), light=not row.reads)
+            for row in able
+        ]
+        return [able[i] for i in self.policy.pick(claims, now_s)]
 
     def _step(self, rows: Sequence[ThinkRow]) -> int:
         thoughts = self.model.step([row.slot for row in rows if row.slot is not None])
+        now_s = time.perf_counter()
         for row, thought in zip(rows, thoughts, strict=True):
             row.made += 1
+            row.reads, row.served_s = False, now_s
+            if thought.token is not None:
+                row.tokens += 1
+                row.first_s = now_s if row.first_s is None else row.first_s
             row.resting = bool(thought.calls)
             if thought.done:
                 self._release(row)
@@ -92,12 +127,12 @@ class TalkRow(Row):
 
 
 class TalkerStage(Stage[TalkRow]):
-    """Deadline first: rows with the least audio ahead of playback step first; none runs further than `ahead_ms`."""
+    """Rows with the least audio ahead of playback step first; none runs further ahead than `ahead_ms`."""
 
-    def __init__(self, model: Talker, *, ahead_ms: float = 1500.0, max_batch: int = 16) -> None:
-        self.model, self.max_batch = model, max_batch
+    def __init__(self, model: Talker, *, ahead_ms: float = 1500.0) -> None:
+        self.model = model
         self.ahead_frames = max(1, round(ahead_ms * model.frame_rate / 1000))
-        super().__init__("talker", model.slots)
+        super().__init__("talker", model.slots, Deadline(longest_s=0.5 / model.frame_rate))
 
     def submit(
         self,
@@ -142,18 +177,21 @@ class TalkerStage(Stage[TalkRow]):
         if row.complete:
             self.model.finish(slot)
 
-    def _pick(self, rows: Sequence[TalkRow]) -> list[TalkRow]:
+    def _pick(self, rows: Sequence[TalkRow], now_s: float) -> list[TalkRow]:
         able = [
             row
             for row in rows
             if row.slot is not None and row.made - row.played < self.ahead_frames and self.model.ready(row.slot)
         ]
-        able.sort(key=lambda row: row.made - row.played)
-        return able[: self.max_batch]
+        rate = self.model.frame_rate
+        claims = [Claim(speech_due(row.asked_s, now_s, row.made - row.played, row.made, rate)) for row in able]
+        return [able[i] for i in self.policy.pick(claims, now_s)]
 
     def _step(self, rows: Sequence[TalkRow]) -> int:
         frames = self.model.step([row.slot for row in rows if row.slot is not None])
         for row, frame in zip(rows, frames, strict=True):
+            if isinstance(frame, Prefilling):
+                continue
             if frame is None:
                 self._release(row)
             else:
@@ -170,14 +208,17 @@ class DecodeRow(Row):
     on_pcm: Callable[[Pcm, bool], None] = lambda pcm, last: None
     pending: deque[torch.Tensor] = field(default_factory=deque)
     complete: bool = False
+    played: int = 0
 
 
 class CodecStage(Stage[DecodeRow]):
-    """The first chunk of a row is one frame; later ones take what waits, up to `max_chunk` frames."""
+    """The first chunk of a row is one frame; later ones take more, up to `max_chunk` frames where there is time."""
 
-    def __init__(self, model: Codec, *, max_chunk: int = 4, max_batch: int = 16) -> None:
-        self.model, self.max_chunk, self.max_batch = model, max_chunk, max_batch
-        super().__init__("codec", model.slots)
+    def __init__(self, model: Codec, *, max_chunk: int = 4) -> None:
+        self.model, self.max_chunk = model, max_chunk
+        self.frame_rate = model.sample_rate / model.samples_per_frame
+        self._size = 0
+        super().__init__("codec", model.slots, Deadline(longest_s=0.5 / self.frame_rate))
 
     def submit(self, rid: int, on_pcm: Callable[[Pcm, bool], None], fail: Callable[[str, BaseException], None]) -> None:
         """`on_pcm(pcm, last)`: float32 PCM in order; `last` is True once, with the final samples."""
@@ -192,26 +233,37 @@ class CodecStage(Stage[DecodeRow]):
 
         self._on(rid, command)
 
+    def played(self, rid: int, frames: int) -> None:
+        """The listener has heard this many frames."""
+
+        def command(row: DecodeRow) -> None:
+            row.played = max(row.played, frames)
+
+        self._on(rid, command)
+
     def _start(self, row: DecodeRow, slot: int) -> None:
         self.model.start(slot)
 
-    def _pick(self, rows: Sequence[DecodeRow]) -> list[DecodeRow]:
-        able = [row for row in rows if row.pending or row.complete]
-        able.sort(key=lambda row: row.made)
-        return able[: self.max_batch]
+    def _pick(self, rows: Sequence[DecodeRow], now_s: float) -> list[DecodeRow]:
+        undecoded = [
+            Undecoded(
+                speech_due(row.asked_s, now_s, row.made - row.played, row.made, self.frame_rate),
+                len(row.pending),
+                row.made,
+                row.complete,
+            )
+            for row in rows
+        ]
+        picked, self._size = pick_chunk(self.policy, undecoded, now_s, self.max_chunk)
+        return [rows[i] for i in picked]
 
     def _step(self, rows: Sequence[DecodeRow]) -> int:
-        decoding = [row for row in rows if row.pending]
-        if decoding:
-            chunk = min(
-                self.max_chunk,
-                *(len(row.pending) for row in decoding),
-                *(max(1, row.made) for row in decoding),
-            )
-            codes = torch.stack([torch.stack([row.pending.popleft() for _ in range(chunk)]) for row in decoding])
-            pcms = self.model.step([row.slot for row in decoding if row.slot is not None], codes)
-            for row, pcm in zip(decoding, pcms, strict=True):
-                row.made += chunk
+        frames = self._size
+        if frames:
+            codes = torch.stack([torch.stack([row.pending.popleft() for _ in range(frames)]) for row in rows])
+            pcms = self.model.step([row.slot for row in rows if row.slot is not None], codes)
+            for row, pcm in zip(rows, pcms, strict=True):
+                row.made += frames
                 if len(pcm):
                     row.on_pcm(pcm, False)
         for row in rows:
@@ -219,20 +271,7 @@ class CodecStage(Stage[DecodeRow]):
                 rest = self.model.finish(row.slot)
                 self._release(row)
                 row.on_pcm(rest, True)
-        return len(rows)
+        return len(rows) * frames
 
     def _free(self, slot: int) -> None:
         self.model.free(slot)
-
-
-class Stages(NamedTuple):
-    """The three stages of an engine."""
-
-    thinker: ThinkerStage
-    talker: TalkerStage
-    codec: CodecStage
-
-    @classmethod
-    def of(cls, model: OmniModel, *, ahead_ms: float) -> Stages:
-        """A thread of its own for each part of the model."""
-        return cls(ThinkerStage(model.thinker), TalkerStage(model.talker, ahead_ms=ahead_ms), CodecStage(model.codec))
