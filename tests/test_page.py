@@ -406,7 +406,7 @@ def test_the_main_states_break_no_rule_of_accessibility(browser: Browser, addres
 def test_the_way_to_the_ear_is_part_of_the_time_of_an_answer(context: BrowserContext, address: str) -> None:
     page = open_mock(context, address)
     start_call(page)
-    report = {"roundTripMs": 24, "jitterBufferMs": 60, "deviceMs": 18, "concealed": 0, "playedS": 1}
+    report = {"roundTripMs": 24, "jitterBufferMs": 60, "deviceMs": 18, "concealed": 0}
     page.evaluate("report => page.dispatch({type: 'playout.measured', report})", report)
     play(page, until(recording("order_en"), "agent.turn.latency"))
     expect(page.locator(".waterfall .step")).to_have_count(8)

@@ -63,7 +63,11 @@ def test_a_call_carries_voices_and_events_both_ways(page: Page, server: Scripted
     expect(page.locator("#activities [aria-current]")).to_have_text("Listening")
     expect(page.locator(".caption.agent .heard")).to_have_text("One oolong tea.")
     session = server.sessions[0]
-    assert [event["type"] for event in session.received] == ["conversation.item.create", "response.create"]
+    kinds = [event["type"] for event in session.received]
+    assert [kind for kind in kinds if kind != "agent.playout.report"] == ["conversation.item.create", "response.create"]
+    delays = [event["delay_ms"] for event in session.received if event["type"] == "agent.playout.report"]
+    assert delays, "the way to the ear was measured"
+    assert all(5 < delay < 1000 for delay in delays), delays
     assert session.loudest > 1000, "the microphone is heard"
     page.click("#hang-up")
     expect(page.locator("#ending")).to_contain_text("Call ended")

@@ -595,6 +595,23 @@ def test_requests_that_come_at_the_wrong_time_are_answered_with_their_id() -> No
     run(work)
 
 
+def test_a_client_says_how_late_the_voice_reaches_its_ear() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            assert bench.session.playout_delay_ms == 0.0
+            told_before = len(bench.events)
+            ask(bench, "agent.playout.report", delay_ms=83.5)
+            assert bench.session.playout_delay_ms == 83.5
+            assert len(bench.events) == told_before, "it is answered by nothing"
+            for delay_ms in (-1, 5001, float("nan"), float("inf"), "soon", None):
+                ask(bench, "agent.playout.report", delay_ms=delay_ms)
+                assert refused(bench, "agent.playout.report") == "invalid_event"
+                assert bench.last("error")["error"]["param"] == "delay_ms"
+            assert bench.session.playout_delay_ms == 83.5, "what is refused changes nothing"
+
+    run(work)
+
+
 VALID: list[dict[str, Any]] = [
     {"type": "session.update", "session": {"type": "realtime", "instructions": "x", "tools": [WEATHER]}},
     {"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"type": "server_vad"}}}}},
@@ -614,6 +631,7 @@ VALID: list[dict[str, Any]] = [
     {"type": "input_audio_buffer.append", "audio": pcm(20)},
     {"type": "input_audio_buffer.commit"},
     {"type": "input_audio_buffer.clear"},
+    {"type": "agent.playout.report", "delay_ms": 83.5},
 ]  # fmt: skip
 JUNK: list[Any] = [None, 0, -1, 1e400, True, "", "x" * 70, "\u0000", [], {}, [[]], {"type": "message"}, ["audio", 3]]
 

@@ -209,13 +209,14 @@ def test_what_was_sent_into_a_broken_connection_counts_as_unheard(page: Page) ->
           await new Promise((resolve) => setTimeout(resolve, 700));
           server.silent = true;
           while (seen.filter((status) => status === "live").length < 2) await settled();
-          const [truncate] = server.sent;
+          const truncations = () => server.sent.filter(({ type }) => type === "conversation.item.truncate");
+          const [truncate] = truncations();
           server.emit({ type: "error", error: { code: "item_not_found", event_id: truncate.event_id } });
           server.silent = false;
           server.emit({ type: "output_audio_buffer.stopped", response_id: "r1" });
           server.lose();
           while (seen.filter((status) => status === "live").length < 3) await settled();
-          return { truncate, count: server.sent.length, errors };
+          return { truncate, count: truncations().length, errors };
         }"""
     )
     wire.parse(told["truncate"])
@@ -238,6 +239,58 @@ def test_silence_of_the_network_is_noticed(page: Page) -> None:
     )
     assert took_ms >= 2000, "shorter gaps repair themselves"
     assert page.evaluate("server.targets.at(-1).replaces") == "call_1"
+
+
+@needs_chromium
+def test_the_server_is_told_how_late_its_voice_is_heard(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+          const delays = () => server.sent.map(({ delay_ms }) => delay_ms);
+          server.report.delayMs = 12;
+          await call.connect();
+          await pause(600);
+          const small = delays();
+          server.report.delayMs = 80;
+          await pause(600);
+          const changed = delays();
+          server.emit({ type: "response.output_item.added", response_id: "r1", item: { type: "message", id: "a1" } });
+          server.emit({ type: "output_audio_buffer.started", response_id: "r1" });
+          server.report.delayMs = 85;
+          await pause(2500);
+          return { small, changed, speaking: delays().slice(changed.length), sent: server.sent };
+        }"""
+    )
+    assert told["small"] == [], "close to the 0 that the server begins with"
+    assert told["changed"] == [80], "once, though nothing is said"
+    assert told["speaking"][0] == 85
+    assert 2 <= len(told["speaking"]) <= 3, "once a second while the agent speaks"
+    for event in told["sent"]:
+        wire.parse(event)
+
+
+@needs_chromium
+def test_the_way_to_the_ear_is_taken_from_the_browsers_statistics(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          const { PlayoutMeter, PlayoutReports } = await import("/sdk/src/playout.js");
+          const meter = new PlayoutMeter();
+          const read = (bufferS, emitted, extra = []) => meter.read(new Map([
+            ["in", { type: "inbound-rtp", kind: "audio", packetsReceived: 1, jitterBufferDelay: bufferS,
+                     jitterBufferEmittedCount: emitted }],
+            ["pair", { type: "candidate-pair", nominated: true, currentRoundTripTime: 0.04 }],
+            ...extra]), 0.015).report;
+          const first = read(480, 9600);
+          const next = read(480 + 48 * 60, 9600 + 48000);
+          const stalled = read(480 + 48 * 60, 9600 + 48000);
+          const device = read(480 + 48 * 60, 9600 + 48000,
+            [["out", { type: "media-playout", totalPlayoutDelay: 480, totalSamplesCount: 24000 }]]);
+          return { all: [first, next, stalled, device].map(({ delayMs }) => Math.round(delayMs)),
+                   bounded: [new PlayoutReports().next(9000, true, 0), new PlayoutReports().next(-5, true, 0)] };
+        }"""
+    )
+    assert told["all"] == [20 + 50 + 15, 20 + 60 + 15, 20 + 60 + 15, 20 + 60 + 20]
+    assert told["bounded"] == [5000, 0]
 
 
 @needs_chromium

@@ -111,6 +111,7 @@ class Session:
         # A turn reads the dialogue only when the tools of the turn before it have returned.
         self.tools_done = anyio.Lock()
         self.dropped_samples = 0
+        self.playout_delay_ms = 0.0
         self.unanswered: list[Utterance] = []
         self.open_calls: OrderedDict[str, ToolCall] = OrderedDict()
         self.notes: OrderedDict[str, str] = OrderedDict()
@@ -605,6 +606,10 @@ class Session:
     def answer(self, options: ResponseOptions) -> None:
         """Reply to what is unanswered; a live reply makes way for it. Whoever asked is told at once, and of its end."""
         self._start(options, "client_cancelled", 0.0).told.created()
+
+    def playout_reported(self, delay_ms: float) -> None:
+        """The client has measured how long after it was sent the agent's voice is heard."""
+        self.playout_delay_ms = delay_ms
 
     def forget(self, item_id: str) -> None:
         """An item was deleted: it is neither answered nor obeyed any more."""

@@ -66,6 +66,8 @@ class Requests:
                 session.interrupt("client_cancelled")
             case client.OutputClear():
                 session.interrupt("client_cancelled")
+            case client.PlayoutReport():
+                session.playout_reported(event.delay_ms)
 
     def _respond(self, options: client.ResponseOptions) -> None:
         session, turn = self._session, self._session.turn

@@ -11,6 +11,9 @@ from voice_agent.wire.items import InputText, Modality, OutputText, SessionConfi
 MAX_TEXT = 16_384
 """Characters of one text content."""
 
+MAX_PLAYOUT_MS = 5000
+"""The longest way from this server to an ear that is believed."""
+
 
 class _Event(Wire):
     event_id: str | None = Field(None, max_length=512)
@@ -147,6 +150,16 @@ class InputClear(_Event):
     type: Literal["input_audio_buffer.clear"]
 
 
+class PlayoutReport(_Event):
+    """How long after it was sent the agent's voice reaches the ear: what is cut off by then was not heard.
+
+    This server's own. It is answered by nothing; the latest report counts.
+    """
+
+    type: Literal["agent.playout.report"]
+    delay_ms: float = Field(ge=0, le=MAX_PLAYOUT_MS, allow_inf_nan=False)
+
+
 ClientEvent = Annotated[
     SessionUpdate
     | ItemCreate
@@ -158,7 +171,8 @@ ClientEvent = Annotated[
     | OutputClear
     | InputAppend
     | InputCommit
-    | InputClear,
+    | InputClear
+    | PlayoutReport,
     Field(discriminator="type"),
 ]
 

@@ -298,6 +298,20 @@ class AgentHeard(ServerEventBase):
     text: str
 
 
+class AgentTurnPaused(ServerEventBase):
+    """Voice over a reply: it holds its breath until it is clear whether that is an interruption."""
+
+    type: Literal["agent.turn.paused"] = "agent.turn.paused"
+    turn_id: str
+
+
+class AgentTurnResumed(ServerEventBase):
+    """It was none: the reply goes on where it was paused."""
+
+    type: Literal["agent.turn.resumed"] = "agent.turn.resumed"
+    turn_id: str
+
+
 class AgentToolCalled(ServerEventBase):
     """A tool of the server ran."""
 
@@ -364,6 +378,8 @@ ServerEvent = Annotated[
     | AgentLatency
     | AgentReceipts
     | AgentHeard
+    | AgentTurnPaused
+    | AgentTurnResumed
     | AgentToolCalled
     | AgentStageFailed
     | AgentCartUpdated,

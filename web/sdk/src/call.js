@@ -1,4 +1,5 @@
 import { asCallError, CallError } from "./errors.js";
+import { PlayoutReports } from "./playout.js";
 import { Tools } from "./tools.js";
 import { WebRtcTransport } from "./transport.js";
 
@@ -9,16 +10,16 @@ import { WebRtcTransport } from "./transport.js";
 
 const CONNECT_MS = 15000;
 const MEASURE_MS = 250;
-/** The server sends a packet every 20 ms, silence included: none for so long means that the way is broken. */
+/** A packet is sent every 20 ms, silence included: none for so long means that the way is broken. */
 const LOST_MS = 2000;
-/** Names the event whose refusal means only that the server kept nothing of a reply that was never heard. */
+/** Its refusal means only that the server kept nothing of a reply that was never heard. */
 const HEARD_EVENT_ID = "heard_before_the_break";
 const RECONNECT_EACH_MS = 4000;
 const RECONNECT_MS = 20000;
 const RECONNECT_PAUSES_MS = [0, 250, 500, 1000, 2000];
 
 /**
- * Where a call is. It ends once; a new call is a new `VoiceCall`.
+ * It ends once; a new call is a new `VoiceCall`.
  *
  * @typedef {{status: "new"}
  *   | {status: "connecting"}
@@ -44,14 +45,12 @@ const ENDED_BY_SERVER = { status: "ended", by: "server", error: null };
  */
 
 /**
- * What can be listened to: the call's own events, and each type of server event.
+ * The call's own events, and each type of server event.
  *
  * @typedef {CallEvents & {[Type in ServerEvent["type"]]: Extract<ServerEvent, {type: Type}>}} Listenable
  */
 
 /**
- * What a call is told when it is made; all of it is optional.
- *
  * @typedef {object} CallOptions
  * @property {string} [url] where offers are posted; else `/v1/realtime/calls` of the page's own server
  * @property {string | (() => Promise<string>)} [token] the server's key or a client secret, or how to get one
@@ -85,7 +84,7 @@ export class VoiceCall {
   /** @type {string | null} */
   #id = null;
   #muted = false;
-  /** Only the newest attempt to connect may report. */
+  /** Only the newest may report. */
   #attempt = 0;
   /** @type {string[] | null} Messages that came before the call was live. */
   #early = [];
@@ -93,9 +92,7 @@ export class VoiceCall {
   #responding = null;
   /** The reply that sounds, or may begin to. @type {{id: string, itemId: string, startedAt: number | null} | null} */
   #reply = null;
-  /** When sound arrived last. */
   #soundAt = 0;
-  /** Whether the server has said that it ends the call. */
   #goodbye = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #measuring;
@@ -108,7 +105,7 @@ export class VoiceCall {
     this.#tools = new Tools(tools, (event) => this.send(event));
   }
 
-  /** Where the call is now. @returns {CallState} */
+  /** @returns {CallState} */
   get state() {
     return this.#state;
   }
@@ -273,16 +270,13 @@ export class VoiceCall {
     for (const text of early) this.#onMessage(text);
   }
 
-  /** The other side closed the connection: for good if it said so, or if it has let go of the call. */
+  /** For good if the server said so, or if it has let go of the call. */
   #closed() {
     if (this.#goodbye) this.#end(ENDED_BY_SERVER);
     else void this.#reconnect("the server's side closed the connection", ENDED_BY_SERVER);
   }
 
-  /**
-   * @param {string} detail why the connection before was given up
-   * @param {EndedState} [forgotten] how the call ends when the server no longer has it
-   */
+  /** @param {string} detail @param {EndedState} [forgotten] how the call ends when the server no longer has it */
   async #reconnect(detail, forgotten) {
     clearInterval(this.#measuring);
     const cutOff = this.#reply;
@@ -315,10 +309,9 @@ export class VoiceCall {
   }
 
   /**
-   * What the server sent into the broken connection was not heard, so it shall not be in the dialogue.
+   * What was sent into the broken connection was not heard, so it shall not be in the dialogue.
    *
-   * @param {{itemId: string, startedAt: number | null} | null} reply the one that sounded
-   * @param {number} soundAt when sound arrived last
+   * @param {{itemId: string, startedAt: number | null} | null} reply @param {number} soundAt
    */
   #tellHeard(reply, soundAt) {
     if (reply === null || reply.startedAt === null) return;
@@ -331,6 +324,7 @@ export class VoiceCall {
   #measure() {
     clearInterval(this.#measuring);
     const attempt = this.#attempt;
+    const reports = new PlayoutReports();
     let packets = -1;
     this.#soundAt = performance.now();
     const look = async () => {
@@ -340,6 +334,8 @@ export class VoiceCall {
       if (measured.packets !== packets) this.#soundAt = now;
       packets = measured.packets;
       this.#tell("playout", measured.report);
+      const delay_ms = reports.next(measured.report.delayMs, this.#reply?.startedAt != null, now);
+      if (delay_ms !== null) this.send({ type: "agent.playout.report", delay_ms });
       if (now - this.#soundAt >= LOST_MS) await this.#reconnect(`no sound from the server for ${LOST_MS / 1000} s`);
     };
     this.#measuring = setInterval(() => void look(), MEASURE_MS);
@@ -379,7 +375,7 @@ export class VoiceCall {
     this.#tell(event.type, event);
   }
 
-  /** Keeps up with which reply sounds. @param {ServerEvent} event */
+  /** @param {ServerEvent} event */
   #follow(event) {
     const reply = this.#reply;
     if (event.type === "response.output_item.added" && event.item.type === "message") {
@@ -404,7 +400,7 @@ export class VoiceCall {
       try {
         listener(event);
       } catch (error) {
-        // The page's mistake is reported as such, and the call goes on.
+        // The page's mistake: the call goes on.
         queueMicrotask(() => {
           throw error;
         });
@@ -413,7 +409,7 @@ export class VoiceCall {
   }
 }
 
-/** @param {number} ms @param {AbortSignal} signal ends the pause early */
+/** @param {number} ms @param {AbortSignal} signal */
 function pause(ms, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);

@@ -37,7 +37,7 @@ export class FakeTransport {
   /** No sound arrives any more, as when the network is gone; the call notices after two seconds. */
   silent = false;
   /** @type {PlayoutReport} */
-  report = { roundTripMs: 0, jitterBufferMs: 0, deviceMs: 0, concealed: 0, playedS: 0 };
+  report = { roundTripMs: 0, jitterBufferMs: 0, deviceMs: 0, delayMs: 0, concealed: 0 };
   /** Whether the browser lets sound out at once. */
   autoplay = true;
   /** @type {Array<CallErrorCode>} */

@@ -1,4 +1,3 @@
-/** How loud a stream is, for a picture of it. */
 export class LevelMeter {
   #analyser;
   #samples;

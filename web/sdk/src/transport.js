@@ -8,7 +8,7 @@ import { PlayoutMeter } from "./playout.js";
 
 export const EVENTS_CHANNEL = "oai-events";
 
-/** A server sends no trickled candidates and reads none, so the offer waits for its own, but not for long. */
+/** Servers read no trickled candidates, so the offer waits for its own. */
 const ICE_GATHERING_MS = 1000;
 
 /**
@@ -52,7 +52,7 @@ const ICE_GATHERING_MS = 1000;
  * @property {(options: {sayGoodbye: boolean}) => void} close frees everything; with a goodbye the server is told
  */
 
-/** The way to a server over WebRTC: an offer by HTTP, two audio tracks, and events on a data channel. */
+/** Over WebRTC: an offer by HTTP, two audio tracks, and events on a data channel. */
 export class WebRtcTransport {
   #element;
   #iceServers;
@@ -130,7 +130,7 @@ export class WebRtcTransport {
     try {
       await Promise.all([this.#element.play(), this.#context?.resume()]);
     } catch (error) {
-      // A newer stream or the end of the call cut this attempt short; whoever did that plays again, or need not.
+      // Cut short by a newer stream or the end of the call.
       if (error instanceof DOMException && error.name === "AbortError") return;
       this.#handlers?.audio(false);
       throw new CallError("audio_blocked", error instanceof Error ? error.message : "");
@@ -143,7 +143,7 @@ export class WebRtcTransport {
   }
 
   async measure() {
-    return (await this.#connection?.measure()) ?? null;
+    return (await this.#connection?.measure(this.#context?.outputLatency ?? 0)) ?? null;
   }
 
   /** @param {{sayGoodbye: boolean}} options */
@@ -168,7 +168,6 @@ export class WebRtcTransport {
   }
 }
 
-/** One peer connection with its data channel. */
 class Connection {
   #peer;
   #sender;
@@ -183,7 +182,7 @@ class Connection {
   /**
    * @param {RTCIceServer[]} iceServers
    * @param {MediaStream} stream the caller's voice
-   * @param {(stream: MediaStream) => void} onstream called with the agent's voice
+   * @param {(stream: MediaStream) => void} onstream takes the agent's
    */
   constructor(iceServers, stream, onstream) {
     const peer = new RTCPeerConnection({ iceServers });
@@ -238,11 +237,12 @@ class Connection {
     await this.#sender.replaceTrack(track);
   }
 
-  async measure() {
-    return this.#closed ? null : this.#playout.read(await this.#peer.getStats());
+  /** @param {number} outputS the browser's own word on the way to the loudspeaker */
+  async measure(outputS) {
+    return this.#closed ? null : this.#playout.read(await this.#peer.getStats(), outputS);
   }
 
-  /** The connection's own goodbye is one packet and may get lost; `keepalive` lets this outlive a page that closes. */
+  /** The connection's own goodbye may get lost; `keepalive` lets this outlive a page that closes. */
   sayGoodbye() {
     if (!this.#call) return;
     const { place, token } = this.#call;
@@ -255,7 +255,7 @@ class Connection {
     this.#peer.close();
   }
 
-  /** Resolves when the data channel opens; rejects when ICE fails or the signal comes. @param {AbortSignal} signal */
+  /** Resolves when the data channel opens. @param {AbortSignal} signal */
   #opened(signal) {
     const opened = new Promise((resolve, reject) => {
       this.#channel.addEventListener("open", resolve);
@@ -303,7 +303,7 @@ class Connection {
     if (this.#channel.readyState === "closed") over(handlers.ended);
   }
 
-  /** Says what was tried, so that somebody who knows the network can see what is in the way. */
+  /** Says what was tried, for somebody who knows the network. */
   async #iceFailure() {
     /** @type {Record<"local-candidate" | "remote-candidate", Set<string>>} */
     const tried = { "local-candidate": new Set(), "remote-candidate": new Set() };
@@ -327,7 +327,7 @@ function stopTracks(stream) {
   for (const track of stream?.getTracks() ?? []) track.stop();
 }
 
-/** Resolves when the offer has all its candidates, or with those found in time. @param {RTCPeerConnection} peer */
+/** Resolves when all candidates are there, or with those found in time. @param {RTCPeerConnection} peer */
 function gathered(peer) {
   return new Promise((resolve) => {
     const done = () => {
@@ -359,7 +359,7 @@ async function refusal(response, replacing) {
   try {
     detail = JSON.parse(text).error.message;
   } catch {
-    // not an error in the protocol's form, so of a proxy on the way: its status says most
+    // of a proxy on the way: its status says most
   }
   const code = replacing && response.status === 404 ? "call_forgotten" : (REFUSALS[response.status] ?? "server_refused");
   const wait = Number(response.headers.get("Retry-After"));

@@ -9,13 +9,11 @@
  * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
  */
 /**
- * What can be listened to: the call's own events, and each type of server event.
+ * The call's own events, and each type of server event.
  *
  * @typedef {CallEvents & {[Type in ServerEvent["type"]]: Extract<ServerEvent, {type: Type}>}} Listenable
  */
 /**
- * What a call is told when it is made; all of it is optional.
- *
  * @typedef {object} CallOptions
  * @property {string} [url] where offers are posted; else `/v1/realtime/calls` of the page's own server
  * @property {string | (() => Promise<string>)} [token] the server's key or a client secret, or how to get one
@@ -38,7 +36,7 @@
 export class VoiceCall {
     /** @param {CallOptions} [options] */
     constructor({ url, token, tools, element, iceServers, transport }?: CallOptions);
-    /** Where the call is now. @returns {CallState} */
+    /** @returns {CallState} */
     get state(): CallState;
     /** The server's id of the call; null before it is connected. */
     get id(): string | null;
@@ -119,7 +117,7 @@ export class VoiceCall {
     #private;
 }
 /**
- * Where a call is. It ends once; a new call is a new `VoiceCall`.
+ * It ends once; a new call is a new `VoiceCall`.
  */
 export type CallState = {
     status: "new";
@@ -166,14 +164,11 @@ export type CallEvents = {
     microphone_lost: {};
 };
 /**
- * What can be listened to: the call's own events, and each type of server event.
+ * The call's own events, and each type of server event.
  */
 export type Listenable = CallEvents & { [Type in ServerEvent["type"]]: Extract<ServerEvent, {
     type: Type;
 }>; };
-/**
- * What a call is told when it is made; all of it is optional.
- */
 export type CallOptions = {
     /**
      * where offers are posted; else `/v1/realtime/calls` of the page's own server

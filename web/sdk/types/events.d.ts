@@ -118,6 +118,13 @@ export interface ClientPcmFormat {
   rate?: 24000;
 }
 
+/** How long after it was sent the agent's voice reaches the ear: what is cut off by then was not heard. This server's own. It is answered by nothing; the latest report counts. */
+export interface ClientPlayoutReport {
+  event_id?: string | null;
+  type: "agent.playout.report";
+  delay_ms: number;
+}
+
 export interface ClientResponseCancel {
   event_id?: string | null;
   type: "response.cancel";
@@ -203,7 +210,8 @@ export type ClientEvent =
   | ClientOutputClear
   | ClientInputAppend
   | ClientInputCommit
-  | ClientInputClear;
+  | ClientInputClear
+  | ClientPlayoutReport;
 
 /** The state of an ordering call, after each tool. */
 export interface ServerAgentCartUpdated {
@@ -260,6 +268,20 @@ export interface ServerAgentToolCalled {
   name: string;
   arguments: Record<string, unknown>;
   result: unknown;
+}
+
+/** Voice over a reply: it holds its breath until it is clear whether that is an interruption. */
+export interface ServerAgentTurnPaused {
+  event_id: string;
+  type: "agent.turn.paused";
+  turn_id: string;
+}
+
+/** It was none: the reply goes on where it was paused. */
+export interface ServerAgentTurnResumed {
+  event_id: string;
+  type: "agent.turn.resumed";
+  turn_id: string;
 }
 
 export interface ServerArgumentsDelta {
@@ -732,6 +754,8 @@ export type ServerEvent =
   | ServerAgentLatency
   | ServerAgentReceipts
   | ServerAgentHeard
+  | ServerAgentTurnPaused
+  | ServerAgentTurnResumed
   | ServerAgentToolCalled
   | ServerAgentStageFailed
   | ServerAgentCartUpdated;

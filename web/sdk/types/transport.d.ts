@@ -39,7 +39,7 @@ export const EVENTS_CHANNEL: "oai-events";
  *   null without a connection
  * @property {(options: {sayGoodbye: boolean}) => void} close frees everything; with a goodbye the server is told
  */
-/** The way to a server over WebRTC: an offer by HTTP, two audio tracks, and events on a data channel. */
+/** Over WebRTC: an offer by HTTP, two audio tracks, and events on a data channel. */
 export class WebRtcTransport {
     /**
      * @param {object} [options]
