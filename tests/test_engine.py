@@ -10,6 +10,7 @@ import pytest
 from tests.fakes import FakeModel, FakeTalker, FakeThinker
 from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Engine, Reply
+from voice_agent.engine.schedule import Deadline
 
 REQUEST = ThinkRequest(messages=(Message("user", "hello"),), language="en")
 
@@ -156,7 +157,7 @@ def test_the_talker_runs_a_bounded_time_ahead_of_playback() -> None:
 def test_rows_that_are_about_to_run_dry_step_first() -> None:
     model = FakeModel(FakeThinker(reply="word " * 40))
     engine = Engine(model, ahead_ms=60_000)
-    engine.talker.max_batch = 1
+    engine.talker.policy = Deadline(max_batch=1)
     order: list[int] = []
     original = FakeTalker.step
 

@@ -59,6 +59,7 @@ class ThinkRequest:
     `tools` are JSON schemas by name (`{"description", "parameters"}`), `seed` makes sampling repeatable.
     `conversation` names the dialogue that the turns of a call make up: what a thinker keeps of one turn, it goes on
     from in the next turn of the same name. Empty: unnamed, and found by its content.
+    `speak`: the reply is spoken, and goes before those that are only read.
     """
 
     messages: tuple[Message, ...]
@@ -67,6 +68,7 @@ class ThinkRequest:
     tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seed: int = 0
     conversation: str = ""
+    speak: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -86,9 +86,11 @@ class Reply:
         self.engine.thinker.resume(self.rid, results)
 
     def played(self, samples: int) -> None:
-        """Tell the talker how much was heard, in samples of the codec's rate."""
+        """Tell talker and codec how much was heard, in samples of the codec's rate."""
         if self.speak:
-            self.engine.talker.played(self.rid, samples // self.engine.samples_per_frame)
+            frames = samples // self.engine.samples_per_frame
+            self.engine.talker.played(self.rid, frames)
+            self.engine.codec.played(self.rid, frames)
 
     @property
     def spoken(self) -> Spoken:
@@ -170,7 +172,7 @@ class Engine:
         if speak:
             self.codec.submit(reply.rid, reply._on_pcm, reply._on_failed)
             self.talker.submit(reply.rid, request.language, reply._on_frame, reply._on_failed, voice)
-        self.thinker.submit(reply.rid, request, reply._on_thought, reply._on_failed)
+        self.thinker.submit(reply.rid, replace(request, speak=speak), reply._on_thought, reply._on_failed)
         return reply
 
     def abort(self, rid: int, *, tokens: int, frames: int, speak: bool) -> asyncio.Future[list[Receipt]]:
@@ -180,7 +182,7 @@ class Engine:
         gathered: asyncio.Future[list[Receipt]] = receipts_of(futures)
         return gathered
 
-    def view(self) -> dict[str, dict[str, float]]:
+    def view(self) -> dict[str, dict[str, Any]]:
         """The stages' figures by name."""
         return {stage.name: stage.view() for stage in (self.thinker, self.talker, self.codec)}
 

@@ -7,6 +7,7 @@ bounded (replies by `max_waiting`, frames by the talker's run-ahead, text by the
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 import threading
@@ -17,6 +18,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+from voice_agent.engine.schedule import Policy
 
 log = logging.getLogger(__name__)
 
@@ -36,37 +39,86 @@ class Receipt:
     wasted: int
 
 
+class Histogram:
+    """Counts of values up to each bound, and above the last; their sum."""
+
+    def __init__(self, *bounds: float) -> None:
+        self.bounds, self.counts, self.sum = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def view(self) -> dict[str, Any]:
+        return {"bounds": list(self.bounds), "counts": list(self.counts), "sum": self.sum}
+
+
 @dataclass
 class StageStats:
-    """Counters since start. `busy_s`: time inside steps. `units`: tokens, frames or chunks made."""
+    """Counters since start. `busy_s`: time inside steps. `units`: tokens or frames made; `wasted`: never heard.
+
+    Written by the stage's worker alone; whoever reads them meanwhile may miss the step that is running.
+    """
 
     steps: int = 0
+    rows: int = 0
     units: int = 0
     busy_s: float = 0.0
     aborts: int = 0
+    wasted: int = 0
     failures: int = 0
     started_at: float = field(default_factory=time.perf_counter)
+    step_s: Histogram = field(
+        default_factory=lambda: Histogram(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+    )
+    batch: Histogram = field(default_factory=lambda: Histogram(1, 2, 4, 8, 16, 32, 64))
+    abort_s: Histogram = field(default_factory=lambda: Histogram(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1))
 
-    def view(self) -> dict[str, float]:
+    def stepped(self, rows: int, units: int, seconds: float) -> None:
+        self.steps += 1
+        self.rows += rows
+        self.units += units
+        self.busy_s += seconds
+        self.step_s.add(seconds)
+        self.batch.add(rows)
+
+    def aborted(self, receipt: Receipt) -> None:
+        self.aborts += 1
+        self.wasted += receipt.wasted
+        self.abort_s.add(receipt.ms / 1000)
+
+    def view(self) -> dict[str, Any]:
         lived_s = max(1e-9, time.perf_counter() - self.started_at)
         return {
             "steps": self.steps,
-            "batch_mean": self.units / self.steps if self.steps else 0.0,
+            "units": self.units,
+            "batch_mean": self.rows / self.steps if self.steps else 0.0,
             "step_ms_mean": 1000 * self.busy_s / self.steps if self.steps else 0.0,
             "utilisation": self.busy_s / lived_s,
+            "lived_s": lived_s,
+            "busy_s": self.busy_s,
             "aborts": self.aborts,
+            "wasted": self.wasted,
             "failures": self.failures,
+            "step_s": self.step_s.view(),
+            "batch": self.batch.view(),
+            "abort_s": self.abort_s.view(),
         }
 
 
 @dataclass
 class Row:
-    """A request inside a stage. `slot` is None while it waits for one; `made` counts its units."""
+    """A request inside a stage. `slot` is None while it waits for one; `made` counts its units.
+
+    `asked_s`: when it was submitted, by `time.perf_counter`. `reads`: its next step reads a prompt, which takes longer.
+    """
 
     rid: int
     fail: Callable[[str, BaseException], None]
     slot: int | None = None
     made: int = 0
+    asked_s: float = field(default_factory=time.perf_counter)
+    reads: bool = False
 
 
 R = TypeVar("R", bound=Row)
@@ -79,10 +131,10 @@ class Stage(ABC, Generic[R]):
     from any thread and never block; `_start`, `_pick`, `_step` and `_free` run on the worker alone.
     """
 
-    def __init__(self, name: str, slots: int, *, max_waiting: int = 32) -> None:
+    def __init__(self, name: str, slots: int, policy: Policy, *, max_waiting: int = 32) -> None:
         if slots < 1:
             raise ValueError(f"stage {name}: expected at least 1 slot, got {slots}")
-        self.name, self.slots, self.max_waiting = name, slots, max_waiting
+        self.name, self.slots, self.policy, self.max_waiting = name, slots, policy, max_waiting
         self.stats = StageStats()
         self.ids = itertools.count(1)
         self._rows: dict[int, R] = {}
@@ -100,7 +152,7 @@ class Stage(ABC, Generic[R]):
     def _start(self, row: R, slot: int) -> None: ...
 
     @abstractmethod
-    def _pick(self, rows: Sequence[R]) -> list[R]:
+    def _pick(self, rows: Sequence[R], now_s: float) -> list[R]:
         """The rows of the next batch; empty: nothing can step until a command arrives."""
 
     @abstractmethod
@@ -110,6 +162,10 @@ class Stage(ABC, Generic[R]):
     @abstractmethod
     def _free(self, slot: int) -> None: ...
 
+    def _next(self) -> R | None:
+        """The waiting row that a free slot goes to; None: none may have it yet."""
+        return self._waiting[0] if self._waiting else None
+
     @property
     def slots_in_use(self) -> int:
         return self.slots - len(self._free_slots)
@@ -118,7 +174,7 @@ class Stage(ABC, Generic[R]):
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def view(self) -> dict[str, float]:
+    def view(self) -> dict[str, Any]:
         """The stage for a stats page."""
         return {
             "slots": self.slots,
@@ -206,7 +262,7 @@ class Stage(ABC, Generic[R]):
             self._drain_aborts()
             self._drain_commands()
             self._fill_slots()
-            batch = self._pick(list(self._rows.values()))
+            batch = self._pick(list(self._rows.values()), time.perf_counter())
             if batch:
                 self._advance(batch)
         for row in list(self._rows.values()):
@@ -215,7 +271,9 @@ class Stage(ABC, Generic[R]):
             future.set_result(Receipt(self.name, 0.0, 0))
 
     def _runnable(self) -> bool:
-        return bool(self._waiting and self._free_slots) or bool(self._pick(list(self._rows.values())))
+        if self._free_slots and self._next() is not None:
+            return True
+        return bool(self._pick(list(self._rows.values()), time.perf_counter()))
 
     def _drain_aborts(self) -> None:
         while self._aborts:
@@ -223,20 +281,22 @@ class Stage(ABC, Generic[R]):
             row = self._rows.get(rid)
             made = row.made if row is not None else 0
             if row is not None:
-                self.stats.aborts += 1
                 self._release(row)
             self._waiting = deque(r for r in self._waiting if r.rid != rid)
             if rid not in self._tombstones:
                 self._tombstones.append(rid)
-            future.set_result(Receipt(self.name, 1000 * (time.perf_counter() - since), max(0, made - used)))
+            receipt = Receipt(self.name, 1000 * (time.perf_counter() - since), max(0, made - used))
+            if row is not None:
+                self.stats.aborted(receipt)
+            future.set_result(receipt)
 
     def _drain_commands(self) -> None:
         while self._commands and not self._aborts:
             self._commands.popleft()()
 
     def _fill_slots(self) -> None:
-        while self._waiting and self._free_slots:
-            row = self._waiting.popleft()
+        while self._free_slots and (row := self._next()) is not None:
+            self._waiting.remove(row)
             slot = self._free_slots.pop()
             row.slot = slot
             self._rows[row.rid] = row
@@ -246,6 +306,8 @@ class Stage(ABC, Generic[R]):
                 self._fail([row], error)
 
     def _advance(self, batch: list[R]) -> None:
+        # What a step with a prompt takes says nothing of the steps without one.
+        usual = not any(row.reads for row in batch)
         since = time.perf_counter()
         try:
             units = self._step(batch)
@@ -253,9 +315,10 @@ class Stage(ABC, Generic[R]):
             log.exception("stage %s: a step failed for %d rows", self.name, len(batch))
             self._fail(batch, error)
             return
-        self.stats.steps += 1
-        self.stats.units += units
-        self.stats.busy_s += time.perf_counter() - since
+        seconds = time.perf_counter() - since
+        self.stats.stepped(len(batch), units, seconds)
+        if usual and units:
+            self.policy.took(units, seconds)
 
     def _fail(self, rows: Sequence[R], error: BaseException) -> None:
         self.stats.failures += 1

@@ -275,3 +275,16 @@ class CodecStage(Stage[DecodeRow]):
 
     def _free(self, slot: int) -> None:
         self.model.free(slot)
+
+
+class Stages(NamedTuple):
+    """The three stages of an engine."""
+
+    thinker: ThinkerStage
+    talker: TalkerStage
+    codec: CodecStage
+
+    @classmethod
+    def of(cls, model: OmniModel, *, ahead_ms: float) -> Stages:
+        """A thread of its own for each part of the model."""
+        return cls(ThinkerStage(model.thinker), TalkerStage(model.talker, ahead_ms=ahead_ms), CodecStage(model.codec))
