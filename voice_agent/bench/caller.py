@@ -34,7 +34,10 @@ MAX_CALL_S = 900.0
 
 
 class Job(BaseModel):
-    """A call to place. `folder`: of the scenario's sounds; `save`: the recording's path without its ending."""
+    """A call to place. `folder`: of the scenario's sounds; `save`: the recording's path without its ending.
+
+    `uncut`: that of the same call in which nothing is said over the agent.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,6 +46,7 @@ class Job(BaseModel):
     folder: Path
     save: Path
     seed: int = 1
+    uncut: Path | None = None
 
 
 class Caller:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from voice_agent.bench.continuity import Course, Pcm, follow
 from voice_agent.bench.detect import join, voice_spans
 from voice_agent.bench.playout import Playout, play_out
 from voice_agent.bench.recording import RATE, Event, Line, Recording
@@ -60,6 +61,9 @@ class TurnFigures:
     yield: caller's onset → last voiced sample of the reply cut in on; stopped: it ended within 2 s. stale: voice of
     it that still came later. kept: a sound that is no interruption did not end the reply, or began none.
     resume_gap: the longest silence that such a sound put into the reply.
+    With the same call uncut beside it, by the sound alone (`continuity`): faded: onset → first sample of the reply that
+    is quieter than it would be; resume: the sound's end → a reply that was paused goes on, 0 if it went on before;
+    repeated, skipped: what of it was heard twice, and never.
     """
 
     name: str
@@ -83,6 +87,10 @@ class TurnFigures:
     stale_ms: float | None = None
     kept: bool | None = None
     resume_gap_ms: float | None = None
+    faded_ms: float | None = None
+    resume_ms: float | None = None
+    repeated_ms: float | None = None
+    skipped_ms: float | None = None
     server: dict[str, float] = field(default_factory=dict)
 
 
@@ -117,19 +125,34 @@ class CallFigures:
         return asdict(self)
 
 
-def measure(recording: Recording) -> CallFigures:
-    """Every figure of a recording, on a time line that starts with its first packet."""
+def measure(recording: Recording, uncut: Recording | None = None) -> CallFigures:
+    """Every figure of a recording, on a time line that starts with its first packet.
+
+    `uncut`: the same call in which nothing was said over the replies; see `scenario.uncut`.
+    """
     begin = min(
         (float(line.at.min()) for line in (recording.sent, recording.received) if len(line.at)),
         default=0.0,
     )
     agent = _Agent(recording)
-    turns = [_turn(recording, agent, number) for number in range(len(recording.said))]
+    replies = replies_of(uncut) if uncut is not None else {}
+    turns = [_turn(recording, agent, number, replies) for number in range(len(recording.said))]
     for turn in turns:
         turn.at, turn.until = round(turn.at - begin, 4), round(turn.until - begin, 4)
     voices = [Voice(*(round(t - begin, 4) for t in vars(voice).values())) for voice in agent.voices(0.3)]
     stream = stream_figures(recording.received, agent.playout, recording.facts.get("media_clock", True))
     return CallFigures(begin, turns, stream, voices, recording.failed)
+
+
+def replies_of(uncut: Recording) -> dict[int, Pcm]:
+    """What was received between each turn that is to be answered and the next one."""
+    asked = [number for number, said in enumerate(uncut.said) if said.expect in ("respond", "stop")]
+    ends = [uncut.sent.time(uncut.said[number].voice[-1][1] - 1) for number in asked]
+    begins = [uncut.sent.time(uncut.said[number].voice[0][0]) for number in asked[1:]]
+    return {
+        number: uncut.received.pcm[slice(*uncut.received.between(start, until))]
+        for number, start, until in zip(asked, ends, [*begins, np.inf], strict=True)
+    }
 
 
 class _Agent:
@@ -143,12 +166,17 @@ class _Agent:
     def voices(self, join_s: float) -> list[Voice]:
         return [self._voice(start, end) for start, end in join(self._sounds, join_s)]
 
+    def course(self, onset: float, until: float, uncut: Pcm) -> Course | None:
+        """How the reply that sounds at `onset` ran on; times in seconds."""
+        (_, first), (_, last) = self.line.between(-np.inf, onset), self.line.between(-np.inf, until)
+        return follow(self.line.pcm, first, last, join(self._sounds, FINE_JOIN_S), uncut)
+
     def _voice(self, start: int, end: int) -> Voice:
         arrived, heard = self.line.time, self.playout.time
         return Voice(arrived(start), arrived(end - 1) + 1 / RATE, heard(start), heard(end - 1) + 1 / RATE)
 
 
-def _turn(recording: Recording, agent: _Agent, number: int) -> TurnFigures:
+def _turn(recording: Recording, agent: _Agent, number: int, replies: dict[int, Pcm]) -> TurnFigures:
     said = recording.said[number]
     sent = recording.sent
     onset, end = sent.time(said.voice[0][0]), sent.time(said.voice[-1][1] - 1)
@@ -160,12 +188,14 @@ def _turn(recording: Recording, agent: _Agent, number: int) -> TurnFigures:
         assert following is not None, "a scenario's last turn joins none"
         pauses.append((end, limit))
     _manners(turn, agent, pauses, sent.time(following.voice[-1][1] - 1) if said.expect == "join" and following else end)
+    answered = [n for n in range(number) if recording.said[n].expect in ("respond", "stop")]
+    uncut = replies.get(answered[-1]) if answered else None
     if said.expect in ("respond", "stop"):
         if said.expect == "stop":
-            _interruption(turn, recording, agent, onset, end)
+            _interruption(turn, recording, agent, onset, end, uncut)
         _response(turn, recording, agent, onset, end, limit)
     elif said.expect == "ignore":
-        _distraction(turn, recording, agent, onset, end, limit)
+        _distraction(turn, recording, agent, onset, end, limit, uncut)
     return turn
 
 
@@ -214,7 +244,9 @@ def _server_side(events: tuple[Event, ...], after: float, before: float) -> dict
     return {}
 
 
-def _interruption(turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float) -> None:
+def _interruption(
+    turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, uncut: Pcm | None
+) -> None:
     arrived, heard = (_stop(agent, onset, end, heard) for heard in (False, True))
     if arrived is None and heard is None:
         return
@@ -223,6 +255,9 @@ def _interruption(turn: TurnFigures, recording: Recording, agent: _Agent, onset:
     turn.yield_playout_ms = None if heard is None else _ms(heard - onset)
     last = max(moment for moment in (arrived, heard) if moment is not None)
     turn.stopped = last - onset <= STOPPED_S
+    course = None if uncut is None else agent.course(onset, onset + STOPPED_S, uncut)
+    if course is not None and course.faded is not None:
+        turn.faded_ms = _ms(agent.line.time(course.faded) - onset)
     turn.stale_ms = _ms(_stale(recording, agent, last if arrived is None else arrived, onset, end))
 
 
@@ -264,7 +299,13 @@ def _stale(recording: Recording, agent: _Agent, stopped: float, onset: float, en
 
 
 def _distraction(
-    turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, limit: float
+    turn: TurnFigures,
+    recording: Recording,
+    agent: _Agent,
+    onset: float,
+    end: float,
+    limit: float,
+    uncut: Pcm | None,
 ) -> None:
     fine = agent.voices(FINE_JOIN_S)
     running = [voice for voice in agent.voices(REPLY_JOIN_S) if voice.start <= onset < voice.end]
@@ -282,9 +323,19 @@ def _distraction(
         )
         for event in recording.events
     )
+    course = None if uncut is None else agent.course(onset, limit, uncut)
+    if course is not None and (course.complete or course.other):
+        goes_on = course.complete
     turn.kept = goes_on and not cancelled
-    if turn.kept:
-        turn.resume_gap_ms = _ms(max(gaps, default=0.0))
+    if not turn.kept:
+        return
+    turn.resume_gap_ms = _ms(max(gaps, default=0.0))
+    if course is not None:
+        turn.repeated_ms, turn.skipped_ms = _ms(course.repeated), _ms(course.skipped)
+        if course.faded is not None:
+            turn.faded_ms = _ms(agent.line.time(course.faded) - onset)
+        if course.resumed is not None:
+            turn.resume_ms = max(0.0, _ms(agent.line.time(course.resumed) - end))
 
 
 def _status(event: Event) -> str:

@@ -80,6 +80,13 @@ class Line:
             raise ValueError(f"expected a packet with the sample {position}, got a line without packets")
         return max(0, int(np.searchsorted(self._positions, position, side="right")) - 1)
 
+    def between(self, start: float, until: float) -> tuple[int, int]:
+        """The samples of the packets that were there from `start` to before `until`: (first, after the last)."""
+        there = np.flatnonzero((self.at >= start) & (self.at < until))
+        if not len(there):
+            return 0, 0
+        return int(self.position[there].min()), int((self.position[there] + self.length[there]).max())
+
     def time(self, position: int) -> float:
         """When a sample was there, in seconds: an outgoing packet ends as it leaves, an arriving one begins then."""
         packet = self.order[self.packet_of(position)]

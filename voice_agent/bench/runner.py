@@ -19,7 +19,7 @@ from voice_agent.bench.figures import measure
 from voice_agent.bench.link import Target
 from voice_agent.bench.recording import Recording
 from voice_agent.bench.results import CallResult
-from voice_agent.bench.scenario import Scenario
+from voice_agent.bench.scenario import Scenario, uncut
 
 START_S = 60.0
 
@@ -78,6 +78,7 @@ def jobs(
             folder=folder,
             save=out / "calls" / f"{scenario.name}-{trial:03d}",
             seed=seed * 10_007 + trial,
+            uncut=None if uncut(scenario) is None else out / "calls" / f"{scenario.name}-uncut",
         )
         for scenario, folder in scenarios
         for trial in range(trials or scenario.trials)
@@ -87,9 +88,18 @@ def jobs(
 async def run_calls(
     work: Sequence[Job], on_call: OnCall = lambda call: None, parallel: int = 1, prefix: Sequence[str] = ()
 ) -> list[CallResult]:
-    """Place the calls, `parallel` of them at a time; results in the order of `work`."""
+    """Place the calls, `parallel` of them at a time; results in the order of `work`.
+
+    Before them, once for each scenario, the call in which nothing is said over the agent.
+    """
     results: dict[int, CallResult] = {}
     waiting = iter(list(enumerate(work)))
+    calm = iter(references(work))
+
+    async def reference() -> None:
+        async with CallerProcess(prefix) as process:
+            for job in calm:
+                await process.place(job)
 
     async def caller() -> None:
         async with CallerProcess(prefix) as process:
@@ -98,10 +108,21 @@ async def run_calls(
                 results[number] = await asyncio.to_thread(evaluate, job, failed)
                 on_call(results[number])
 
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(min(parallel, len(work))):
-            tasks.create_task(caller())
+    for placing in (reference, caller):
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(parallel, len(work))):
+                tasks.create_task(placing())
     return [results[number] for number in sorted(results)]
+
+
+def references(work: Sequence[Job]) -> list[Job]:
+    """The calls in which nothing is said over the agent, for those of `work` that say where they are kept."""
+    found: dict[Path, Job] = {}
+    for job in work:
+        calm = uncut(job.scenario)
+        if job.uncut is not None and calm is not None and job.uncut not in found:
+            found[job.uncut] = job.model_copy(update={"scenario": calm, "save": job.uncut, "uncut": None})
+    return list(found.values())
 
 
 def evaluate(job: Job, failed: str = "") -> CallResult:
@@ -111,7 +132,7 @@ def evaluate(job: Job, failed: str = "") -> CallResult:
         recording = Recording.load(path)
     except FileNotFoundError:
         raise ConnectionError(f"{job.scenario.name}: {failed}") from None
-    figures = measure(recording)
+    figures = measure(recording, _reference(job.uncut))
     errors = []
     for number, turn in enumerate(figures.turns):
         text = job.scenario.turns[number].text
@@ -126,6 +147,14 @@ def evaluate(job: Job, failed: str = "") -> CallResult:
         recording.facts,
         tuple(errors),
     )
+
+
+def _reference(path: Path | None) -> Recording | None:
+    """The call in which nothing was said over the agent, if there is a whole one."""
+    if path is None or not path.with_suffix(".json").is_file():
+        return None
+    recording = Recording.load(path)
+    return None if recording.failed else recording
 
 
 def about(target: Target, scenarios: Iterable[Scenario], seed: int) -> dict[str, Any]:

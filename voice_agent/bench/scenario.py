@@ -210,6 +210,25 @@ def render(sounds: Sequence[Sound], folder: Path) -> Pcm:
     return np.concatenate([np.zeros(0, np.float32), *(sound.render(folder) for sound in sounds)])
 
 
+def uncut(scenario: Scenario) -> Scenario | None:
+    """The same call in which nothing is said over the agent: sounds to be ignored are silent, and interruptions wait
+    for the end of the reply. None if the scenario is such a call itself.
+    """
+    if all(turn.expect in ("respond", "join") for turn in scenario.turns):
+        return None
+    turns = []
+    for turn in scenario.turns:
+        if turn.expect == "ignore":
+            # Its length does not matter: what follows waits for the agent.
+            turns.append(turn.model_copy(update={"say": (Silence(pause_ms=400),)}))
+        elif turn.expect == "stop":
+            turns.append(turn.model_copy(update={"expect": "respond", "start": Start(delay_ms=600)}))
+        else:
+            turns.append(turn)
+    calm = {"turns": tuple(turns), "background": (), "echo": None, "network": None, "clock_ppm": 0.0}
+    return scenario.model_copy(update=calm | {"name": f"{scenario.name[:54]}-uncut"})
+
+
 def load_scenario(path: Path) -> Scenario:
     """Read one YAML file. Raises ScenarioError."""
     try:
