@@ -15,7 +15,7 @@ LAYERS = (
     ("bench",),
     ("calling", "loading", "evaluate", "chat"),
     ("runtime",),
-    ("config", "session", "live", "realtime"),
+    ("config", "hearing", "session", "live", "realtime"),
     ("server", "signalling", "client"),
     ("media",),
     ("agent", "conversation", "wire", "turn", "assets", "tls", "asr", "utterance", "vad", "whisper"),

@@ -9,7 +9,7 @@ import logging
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -22,6 +22,18 @@ S = TypeVar("S")
 log = logging.getLogger(__name__)
 
 TOOL_TIMEOUT_S = 10.0
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def irreversible(function: F) -> F:
+    """Mark a tool that cannot be undone, such as placing an order, in an agent whose state has a `fork` method.
+
+    What it did to the state is kept only once the reply that tells of it was heard to its end; a caller who cuts in
+    before has not placed the order.
+    """
+    function.irreversible = True  # type: ignore[attr-defined]
+    return function
 
 
 @dataclass
@@ -43,6 +55,7 @@ class Tool:
     function: Callable[..., Any]
     takes_call: bool
     arguments_type: type[BaseModel]
+    irreversible: bool = False
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Tool:
@@ -67,7 +80,8 @@ class Tool:
         schema.pop("title", None)
         for entry in schema.get("properties", {}).values():
             entry.pop("title", None)
-        return cls(name, inspect.getdoc(function) or "", schema, function, takes_call, model)
+        final = getattr(function, "irreversible", False)
+        return cls(name, inspect.getdoc(function) or "", schema, function, takes_call, model, final)
 
     async def run(self, call: Call[Any], arguments: Mapping[str, Any], timeout_s: float = TOOL_TIMEOUT_S) -> Any:
         """Check the arguments, run the function (a plain one in a worker thread), give its JSON value.
@@ -106,7 +120,9 @@ class Agent:
 
     tools: typed functions; a first parameter annotated `Call` receives the call's context.
     model: a name from `voice-agent models`. state: makes the per-call `Call.state`; with a `view()` method its
-    JSON value is sent to the client after each tool call, as `agent.<class name>.updated`.
+    JSON value is sent to the client after each tool call, as `agent.<class name>.updated`. With a `fork()` method
+    that gives an independent copy, tools may run before it is certain that the caller has finished, on a copy that is
+    kept only if the reply is heard; tools of such an agent change nothing but the state.
     tool_timeout_s: a tool that takes longer has failed.
     info: JSON for the page, served at `/v1/agent`. vocabulary: words that the recogniser should expect.
 
@@ -152,8 +168,25 @@ class Agent:
         return await tool.run(call, arguments, self.tool_timeout_s)
 
     def open_call(self, call_id: str, language: Language) -> Call[Any]:
-        """The context of a new call, with a state of its own."""
-        return Call(call_id, language, self.state())
+        """The context of a new call, with a state of its own.
+
+        Raises TypeError for an irreversible tool where the state has no `fork`.
+        """
+        call = Call(call_id, language, self.state())
+        final = [tool.name for tool in self.toolbox.values() if tool.irreversible]
+        if final and not forkable(call):
+            raise TypeError(f"expected a state with a fork() method for {', '.join(final)}, got {type(call.state)}")
+        return call
+
+
+def forkable(call: Call[Any]) -> bool:
+    """Whether tools may run on a copy of the call's state."""
+    return callable(getattr(call.state, "fork", None))
+
+
+def fork_of(call: Call[S]) -> Call[S]:
+    """The call with a copy of its state."""
+    return replace(call, state=call.state.fork())  # type: ignore[attr-defined]
 
 
 def view_of(call: Call[Any]) -> tuple[str, Any] | None:

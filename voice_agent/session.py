@@ -11,7 +11,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -21,31 +21,26 @@ import numpy.typing as npt
 from voice_agent import wire
 from voice_agent.agent import Call, view_of
 from voice_agent.conversation import Conversation
-from voice_agent.engine.protocols import Language, ToolCall
+from voice_agent.engine.protocols import ToolCall
 from voice_agent.engine.reply import Spoken
+from voice_agent.hearing import Hearing, Utterance
 from voice_agent.live import Turn
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
 from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
 from voice_agent.wire import server as events
 from voice_agent.wire.client import ResponseOptions
-from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig
+from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig, TurnDetection
 
 if TYPE_CHECKING:
-    from voice_agent.asr import AsrStream, Transcript
+    from voice_agent.asr import Transcript
     from voice_agent.engine.stage import Receipt
     from voice_agent.media.speaker import Speaker
     from voice_agent.runtime import Runtime
+    from voice_agent.vad import VadEvent
 
 log = logging.getLogger(__name__)
 
-# Input that the VAD has not seen yet; beyond it the oldest audio is dropped and counted (the loop was blocked).
-INPUT_BOUND_MS = 4000
-# A source that can wait, such as a socket, is asked for more when less than this has not been seen yet.
-INPUT_ROOM_MS = 1000
-RECENT_MS = 3000
-# Audio that a client who ends its turns by itself may have said before a commit; beyond it the oldest goes.
-HELD_MS = 30_000
 MIN_COMMIT_MS = 100
 # Client events that came before `run`; beyond it the oldest go.
 EARLY_EVENTS = 32
@@ -55,32 +50,10 @@ KEPT_REPLIES = 8
 OPEN_CALLS = 64
 NOTES = 64
 UNANSWERED = 32
-PRE_ROLL_MS = 200
 # How long the tools that run when a call ends may take to come to their end.
 TOOLS_S = 2.0
 TICK_S = 0.05
 TICKS_PER_HEARD = 4
-
-
-@dataclass
-class Utterance:
-    """What the caller said in one go, spoken or typed, and its final transcript once there is one."""
-
-    item_id: str
-    onset: int = 0
-    stream: AsrStream | None = None
-    last_voiced: int = 0
-    announced: bool = False
-    committed: bool = False
-    generation: int = 0
-    final_at: int = -1
-    guess: str = ""
-    told: str = ""
-    text: str = ""
-    seconds: float = 0.0
-    failed: bool = False
-    language: Language | None = None
-    ready: anyio.Event = field(default_factory=anyio.Event)
 
 
 @dataclass(frozen=True)
@@ -107,10 +80,10 @@ class Session:
         self.call: Call[Any] = runtime.agent.open_call(call_id, self.settings.language or "zh")
         self.conversation = Conversation()
         self.turn: Turn | None = None
+        self.guess: Turn | None = None
         self.epoch = 0
         # A turn reads the dialogue only when the tools of the turn before it have returned.
         self.tools_done = anyio.Lock()
-        self.dropped_samples = 0
         self.playout_delay_ms = 0.0
         self.unanswered: list[Utterance] = []
         self.open_calls: OrderedDict[str, ToolCall] = OrderedDict()
@@ -118,20 +91,8 @@ class Session:
         self._send = send
         self._said: OrderedDict[str, tuple[Spoken, int]] = OrderedDict()
         self._requests = Requests(self)
+        self._hearing = self._open_ears()
         self._policy = TurnPolicy(self.settings.turn)
-        self._vad = runtime.open_vad()
-        self._utterance: Utterance | None = None
-        self._client_commits = False
-        self._held: deque[npt.NDArray[np.int16]] = deque()
-        self._held_samples = 0
-        self._input: deque[npt.NDArray[np.int16]] = deque()
-        self._input_samples = 0
-        self._input_ready = anyio.Event()
-        self._input_taken = asyncio.Event()
-        self._heard_samples = 0
-        self._arrivals: deque[tuple[int, float]] = deque(maxlen=500)
-        self._recent = np.zeros(0, np.int16)
-        self._recent_end = 0
         self._closed = anyio.Event()
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
         self._tasks: asyncio.TaskGroup | None = None
@@ -149,26 +110,11 @@ class Session:
 
     def feed(self, pcm: npt.NDArray[np.int16]) -> None:
         """The caller's audio: int16 mono at 16 kHz, any length, in order."""
-        self._heard_samples += len(pcm)
-        self._arrivals.append((self._heard_samples, time.perf_counter()))
-        self._input.append(pcm)
-        self._input_samples += len(pcm)
-        while self._input_samples > INPUT_BOUND_MS * SAMPLES_PER_MS:
-            lost = len(self._input.popleft())
-            self._input_samples -= lost
-            self.dropped_samples += lost
-        self._input_ready.set()
-        if self._client_commits:
-            self._held.append(pcm)
-            self._held_samples += len(pcm)
-            while self._held_samples > HELD_MS * SAMPLES_PER_MS:
-                self._held_samples -= len(self._held.popleft())
+        self._hearing.feed(pcm)
 
     async def room(self) -> None:
         """Wait until the session wants more audio: for sources that can hold it back."""
-        while self._input_samples > INPUT_ROOM_MS * SAMPLES_PER_MS:
-            self._input_taken.clear()
-            await self._input_taken.wait()
+        await self._hearing.room()
 
     def receive(self, event: dict[str, Any]) -> None:
         """A client event. A bad one is answered by an `error` event that carries its id."""
@@ -220,7 +166,7 @@ class Session:
                 self.show_state()
                 while self._early:
                     self.receive(self._early.popleft())
-                self.spawn(self._listen())
+                self.spawn(self._hearing.run())
                 self.spawn(self._tick())
                 await self._closed.wait()
                 self._leave_turn()
@@ -232,8 +178,7 @@ class Session:
                     task.cancel()
         finally:
             self._closed.set()
-            if self._utterance is not None and self._utterance.stream is not None:
-                self._utterance.stream.cancel()
+            self._hearing.drop()
             self._leave_turn()
             if self._receipts is not None:
                 with anyio.move_on_after(2, shield=True):
@@ -241,25 +186,27 @@ class Session:
 
     def _leave_turn(self) -> None:
         """The call is over: what of the live turn was heard, and no more, is remembered."""
+        self.drop_guess()
         if self.turn is not None:
-            self._receipts = self.turn.stop(self.speaker.flush(self._next_epoch()))
+            self._receipts = self.turn.stop(self.silence())
             if self.turn.leaves_no_trace:
                 self.unanswered = [*self.turn.sources, *self.unanswered]
             self.turn = None
 
-    def spawn(self, work: Coroutine[Any, Any, None], *, tool: bool = False) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], *, tool: bool = False) -> asyncio.Task[None] | None:
         """A task of the call's, which ends with it; a tool is given `TOOLS_S` to finish what it has begun.
 
-        May be asked for from any callback of the event loop.
+        May be asked for from any callback of the event loop. None: the call is over, and the work is not begun.
         """
         if self._closed.is_set():
             work.close()
-            return
+            return None
         assert self._tasks is not None
         task = self._tasks.create_task(work)
         for tasks in (self._running, self._tools) if tool else (self._running,):
             tasks.add(task)
             task.add_done_callback(tasks.discard)
+        return task
 
     def tell(self, event: events.ServerEventBase) -> None:
         """Send an event to the client."""
@@ -277,85 +224,58 @@ class Session:
 
     # Listening.
 
-    async def _listen(self) -> None:
-        while True:
-            await self._input_ready.wait()
-            self._input_ready = anyio.Event()
-            pcm = np.concatenate(self._input) if self._input else np.zeros(0, np.int16)
-            self._input.clear()
-            self._input_samples = 0
-            self._input_taken.set()
-            if not len(pcm):
-                continue
-            heard = await self.runtime.run_vad(self._vad, pcm)
-            self._remember(pcm)
-            self._recognise(pcm)
-            for event in heard:
-                for action in self._policy.on(event):
-                    self._act(action)
+    def _open_ears(self) -> Hearing:
+        hearing = Hearing(self.runtime, self.spawn)
+        hearing.on_voice = self._on_voice
+        hearing.on_partial = self._on_partial
+        hearing.on_final = self._on_final
+        hearing.on_overload = self._on_overload
+        return hearing
 
-    def _recognise(self, pcm: npt.NDArray[np.int16]) -> None:
-        utterance = self._utterance
-        if utterance is None or utterance.stream is None:
-            return
-        try:
-            utterance.stream.push(pcm)
-        except BufferError as error:
-            log.error("call %s: the recogniser does not keep up: %s", self.call_id, error)
-            self._drop_utterance()
-            self.tell(events.AgentStageFailed(stage="asr", message="these words could not be heard"))
+    def _on_voice(self, heard: list[VadEvent]) -> None:
+        for event in heard:
+            self._do(self._policy.on(event))
 
-    def _remember(self, pcm: npt.NDArray[np.int16]) -> None:
-        self._recent = np.concatenate([self._recent, pcm])[-RECENT_MS * SAMPLES_PER_MS :]
-        self._recent_end += len(pcm)
+    def _on_overload(self) -> None:
+        self.drop_guess()
+        self.tell(events.AgentStageFailed(stage="asr", message="these words could not be heard"))
 
-    def _since(self, at: int) -> npt.NDArray[np.int16]:
-        return self._recent[max(0, len(self._recent) - (self._recent_end - at)) :]
-
-    def _act(self, action: Action) -> None:
+    def _do(self, actions: Sequence[Action]) -> None:
         detection = self.settings.turn_detection
         if detection is None:
             return
+        for action in actions:
+            self._act(action, detection)
+
+    def _act(self, action: Action, detection: TurnDetection) -> None:
+        utterance = self._hearing.current
         if action.kind == "speech_started":
             self._open_utterance(action.at)
         elif action.kind == "interrupt":
             if detection.interrupt_response:
                 self.interrupt("turn_detected")
-        elif self._utterance is None:
+        elif utterance is None:
             return
         elif action.kind == "speculate":
-            self._finalise(self._utterance)
+            self._hearing.finalise(utterance)
         elif action.kind == "speech_stopped":
-            self._utterance.last_voiced = action.at
-            if self._utterance.announced:
+            utterance.last_voiced = action.at
+            if utterance.announced:
                 told_ms = action.at // SAMPLES_PER_MS
-                self.tell(events.SpeechStopped(audio_end_ms=told_ms, item_id=self._utterance.item_id))
+                self.tell(events.SpeechStopped(audio_end_ms=told_ms, item_id=utterance.item_id))
         elif action.kind == "commit":
-            self._commit(self._utterance)
+            self._commit(utterance)
             answered = detection.create_response and (self.turn is None or detection.interrupt_response)
             if answered:
-                self._begin("turn_detected", self._arrival_of(action.at))
+                self._begin(self._hearing.arrival_of(action.at))
         else:
-            self._drop_utterance()
+            self._hearing.drop()
 
     def _open_utterance(self, onset: int) -> None:
-        utterance = self._utterance = self._recognised(self.new_id("item"))
-        utterance.onset = onset
-        assert utterance.stream is not None
-        utterance.stream.push(self._since(onset - PRE_ROLL_MS * SAMPLES_PER_MS))
-        utterance.stream.on_partial = lambda transcript: self._on_partial(utterance, transcript)
+        language, likely = self.settings.language, self.call.language
+        utterance = self._hearing.open(self.new_id("item"), onset, language, likely)
         if self.turn is None:
             self._announce(utterance)
-
-    def _recognised(self, item_id: str) -> Utterance:
-        """A new utterance with an open stream."""
-        stream = self.runtime.asr.open(self.settings.language, self.runtime.prompt, likely=self.call.language)
-        return Utterance(item_id, stream=stream)
-
-    def _drop_utterance(self) -> None:
-        if self._utterance is not None and self._utterance.stream is not None:
-            self._utterance.stream.cancel()
-        self._utterance = None
 
     def _announce(self, utterance: Utterance) -> None:
         """Clients stop playback at this event, so over a reply it waits until that is cancelled."""
@@ -364,52 +284,40 @@ class Session:
         self.tell(events.SpeechStarted(audio_start_ms=told_ms, item_id=utterance.item_id))
 
     def _on_partial(self, utterance: Utterance, transcript: Transcript) -> None:
-        """Tell the hypothesis, and as `delta` the new words that it shares with the one before.
+        if utterance.announced and transcript.text:
+            delta = utterance.agree(transcript.text)
+            told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
+            self.tell(told)
 
-        That is LocalAgreement of Liu et al., 2020 (https://arxiv.org/abs/2005.11185).
-        """
-        if utterance is not self._utterance or not utterance.announced or not transcript.text:
-            return
-        agreed = _common_prefix(utterance.guess, transcript.text)
-        utterance.guess = transcript.text
-        delta = agreed[len(utterance.told) :] if agreed.startswith(utterance.told) else ""
-        utterance.told += delta
-        told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
-        self.tell(told)
-
-    def _finalise(self, utterance: Utterance) -> None:
-        """Begin the final transcript of what was said so far; a later one supersedes it."""
-        utterance.generation += 1
-        utterance.final_at = self._recent_end
-        utterance.ready = anyio.Event()
-        self.spawn(self._transcribe(utterance, utterance.generation))
-
-    async def _transcribe(self, utterance: Utterance, generation: int) -> None:
-        assert utterance.stream is not None
-        try:
-            transcript = await utterance.stream.final()
-        except Exception:
-            log.exception("call %s: recognition failed", self.call_id)
-            if generation == utterance.generation:
-                utterance.failed = True
-                self._heard(utterance)
-            return
-        if generation == utterance.generation:
-            utterance.text, utterance.language = transcript.text, transcript.language
-            utterance.seconds = transcript.seconds
-            self._heard(utterance)
-
-    def _heard(self, utterance: Utterance) -> None:
-        utterance.ready.set()
+    def _on_final(self, utterance: Utterance) -> None:
         if utterance.committed:
             self._tell_transcript(utterance)
+        elif utterance is self._hearing.current:
+            self._guess(utterance)
+
+    # Turns that may be none.
+
+    def _guess(self, utterance: Utterance) -> None:
+        """Begin to answer words that may be all of the turn; nothing of it is heard, told or kept until they are."""
+        self.drop_guess()
+        detection = self.settings.turn_detection
+        if self.turn is None and utterance.text and detection is not None and detection.create_response:
+            sources = [*self.unanswered, utterance]
+            self.guess = Turn(self, self.new_id("turn"), sources, ResponseOptions(), certain=False)
+            self.spawn(self.guess.run())
+
+    def drop_guess(self) -> None:
+        """The turn that was guessed is none, or could not be answered: it leaves no trace."""
+        guess, self.guess = self.guess, None
+        if guess is not None:
+            self._receipts = guess.discard()
 
     def _commit(self, utterance: Utterance) -> None:
         """The caller's words are complete: they become an item, and wait to be answered."""
         if utterance.final_at < utterance.last_voiced:
-            self._finalise(utterance)
-        if utterance is self._utterance:
-            self._utterance = None
+            self._hearing.finalise(utterance)
+        if utterance is self._hearing.current:
+            self._hearing.current = None
             if not utterance.announced:
                 self._announce(utterance)
         self.tell(events.InputCommitted(previous_item_id=self.conversation.last_item_id, item_id=utterance.item_id))
@@ -449,24 +357,31 @@ class Session:
         content = [InputAudio(transcript=text)]
         return MessageItem(id=utterance.item_id, status="completed", role="user", content=content)
 
-    def _arrival_of(self, sample: int) -> float:
-        """When this sample of the caller's audio arrived (`time.perf_counter()`)."""
-        return next((at for end, at in self._arrivals if end >= sample), time.perf_counter())
-
     # Turns.
 
-    def _begin(self, reason: Literal["turn_detected", "client_cancelled"], last_voiced_at: float = 0.0) -> None:
-        """Answer what is unanswered, in place of the live reply."""
-        self._start(ResponseOptions(), reason, last_voiced_at)
+    def _begin(self, last_voiced_at: float) -> None:
+        """Answer what is unanswered, in place of the live reply: the guess goes on if it answers just that."""
+        guess = self.guess
+        if guess is None or not guess.answers(self.unanswered):
+            self._start(ResponseOptions(), "turn_detected", last_voiced_at)
+            return
+        self.guess, self.unanswered = None, []
+        self.interrupt("turn_detected")
+        self.speaker.flush(self._next_epoch())
+        self.turn = guess
+        self._policy.reply_began()
+        guess.confirm(last_voiced_at)
 
     def _start(
         self, options: ResponseOptions, reason: Literal["turn_detected", "client_cancelled"], last_voiced_at: float
     ) -> Turn:
+        self.drop_guess()
         self.interrupt(reason)
         sources, self.unanswered = self.unanswered, []
         self.speaker.flush(self._next_epoch())
-        turn = self.turn = Turn(self, self.new_id("turn"), self.epoch, sources, last_voiced_at, options)
+        turn = self.turn = Turn(self, self.new_id("turn"), sources, options)
         self._policy.reply_began()
+        turn.confirm(last_voiced_at)
         self.spawn(turn.run())
         return turn
 
@@ -478,15 +393,14 @@ class Session:
         turn = self.turn
         if turn is None:
             return
-        heard = self.speaker.flush(self._next_epoch())
+        heard = self.silence()
         heard = heard if heard_most is None else min(heard, heard_most)
         self.turn = None
         self._policy.reply_ended()
-        self.spawn(turn.report(turn.stop(heard), time.perf_counter()))
+        self.spawn(turn.report(turn.stop(heard, went_on=reason == "turn_detected"), time.perf_counter()))
         if turn.leaves_no_trace:
             self.unanswered = [*turn.sources, *self.unanswered]
-        if self._utterance is not None and not self._utterance.announced:
-            self._announce(self._utterance)
+        self._announce_late()
         turn.tell_cancelled(reason, heard)
 
     def ended(self, turn: Turn) -> None:
@@ -494,8 +408,13 @@ class Session:
         if self.turn is turn:
             self.turn = None
             self._policy.reply_ended()
-            if self._utterance is not None and not self._utterance.announced:
-                self._announce(self._utterance)
+            self._announce_late()
+
+    def _announce_late(self) -> None:
+        """Speech that began over a reply is told once that is over."""
+        utterance = self._hearing.current
+        if utterance is not None and not utterance.announced:
+            self._announce(utterance)
 
     def remember_reply(self, item_id: str, spoken: Spoken, samples: int) -> None:
         """A reply of which `samples` were heard; it may turn out that fewer were."""
@@ -509,9 +428,17 @@ class Session:
         while len(self.open_calls) > OPEN_CALLS:
             self.open_calls.popitem(last=False)
 
-    def renew_epoch(self) -> int:
-        """Silence the speaker within the turn; gives the samples that were sent before."""
-        return self.speaker.flush(self._next_epoch())
+    def silence(self) -> int:
+        """Silence the speaker and open its next epoch; gives the samples (24 kHz) that were heard before.
+
+        That is what was sent less what the client reports to lie between sending and its ear.
+        """
+        sent = self.speaker.flush(self._next_epoch())
+        return self.heard_of(sent)
+
+    def heard_of(self, sent: int) -> int:
+        """Of so many samples (24 kHz) that were sent of a reply that is being spoken, those that were heard by now."""
+        return max(0, sent - round(self.playout_delay_ms * self.runtime.engine.sample_rate / 1000))
 
     def _on_started(self, epoch: int) -> None:
         if self.turn is not None and self.turn.epoch == epoch:
@@ -527,7 +454,7 @@ class Session:
             await anyio.sleep(TICK_S)
             ticks += 1
             if self.turn is not None:
-                self.turn.tick(self.speaker.sent(), tell=ticks % TICKS_PER_HEARD == 0)
+                self.turn.tick(self.heard_of(self.speaker.sent()), tell=ticks % TICKS_PER_HEARD == 0)
 
     # What the client asks for.
 
@@ -535,52 +462,44 @@ class Session:
         """Merge a configuration into the session's. Raises ValueError if it cannot be served."""
         self.settings.update(update)
         self._policy.config = self.settings.turn
-        self._client_commits = self.settings.turn_detection is None
-        if self._client_commits:
-            self._drop_utterance()
+        self._hearing.client_commits = self.settings.turn_detection is None
+        if self._hearing.client_commits:
+            self._hearing.drop()
+            self.drop_guess()
         else:
-            self._take_held()
+            self._hearing.take_held()
         self.tell(events.SessionUpdated(session=self.settings.describe(self.call_id)))
 
     def commit(self) -> None:
         """End the caller's turn here. Raises Refused if nothing was said."""
-        utterance = self._utterance
-        if self._client_commits:
-            pcm = self._take_held()
+        utterance = self._hearing.current
+        if self._hearing.client_commits:
+            pcm = self._hearing.take_held()
             if len(pcm) >= MIN_COMMIT_MS * SAMPLES_PER_MS:
-                utterance = self._recognised(self.new_id("item"))
-                assert utterance.stream is not None
-                utterance.stream.push(pcm)
+                utterance = self._hearing.record(self.new_id("item"), pcm, self.settings.language, self.call.language)
         if utterance is None:
             text = f"input_audio_buffer.commit: expected at least {MIN_COMMIT_MS} ms of speech, got less"
             raise Refused("input_audio_buffer_commit_empty", text)
-        utterance.last_voiced = self._recent_end
+        utterance.last_voiced = self._hearing.now
         self._commit(utterance)
         detection = self.settings.turn_detection
         if detection is not None and detection.create_response:
-            self._begin("turn_detected")
+            self._begin(0.0)
 
     def clear_input(self) -> None:
         """Forget what was said since the last commit."""
-        self._drop_utterance()
-        self._take_held()
+        self._hearing.drop()
+        self._hearing.take_held()
+        self.drop_guess()
         self.tell(events.InputCleared())
-
-    def _take_held(self) -> npt.NDArray[np.int16]:
-        pcm = np.concatenate(self._held) if self._held else np.zeros(0, np.int16)
-        self._held.clear()
-        self._held_samples = 0
-        return pcm
 
     def hear(self, item_id: str, pcm: npt.NDArray[np.int16]) -> None:
         """Words that came as a recording: int16[T] @ 16 kHz. Raises ValueError if it is too long."""
-        utterance = self._recognised(item_id)
-        assert utterance.stream is not None
         try:
-            utterance.stream.push(pcm)
+            utterance = self._hearing.record(item_id, pcm, self.settings.language, self.call.language)
         except BufferError as error:
             raise ValueError(f"item.content: {error}") from None
-        self._finalise(utterance)
+        self._hearing.finalise(utterance)
         self._await_answer(utterance)
 
     def read(self, item_id: str, text: str) -> None:
@@ -657,18 +576,3 @@ class Session:
     def _next_epoch(self) -> int:
         self.epoch += 1
         return self.epoch
-
-
-def _common_prefix(one: str, other: str) -> str:
-    """What both begin with; of alphabetic words only whole ones."""
-    length = 0
-    for a, b in zip(one, other, strict=False):
-        if a != b:
-            break
-        length += 1
-    whole = length == len(one) == len(other)
-    while not whole and 0 < length < len(other) and other[length - 1].isascii() and other[length].isascii():
-        if other[length - 1].isspace() or other[length].isspace():
-            break
-        length -= 1
-    return other[:length]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,10 @@ class Cart:
         self.menu = menu or default_menu()
         self.lines: tuple[Line, ...] = ()
         self.orders: tuple[Order, ...] = ()
+
+    def fork(self) -> Cart:
+        """An independent copy: what is done to it does not show here."""
+        return copy.copy(self)
 
     def add(
         self,

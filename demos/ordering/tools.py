@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from voice_agent import irreversible
+
 from .cart import Cart, Refused
 
 if TYPE_CHECKING:
@@ -87,6 +89,7 @@ def read_back(call: Call[Cart]) -> dict[str, Any]:
     return _outcome(call.state, lambda cart: [])
 
 
+@irreversible
 def place(call: Call[Cart]) -> dict[str, Any]:
     """Place the order. Gives its number and empties the cart; asked again, it gives the same order."""
     try:
