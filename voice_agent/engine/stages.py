@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import torch
 from voice_agent.engine.protocols import (
     Codec,
     CodecFrame,
+    JudgesTurnEnd,
     Language,
     OmniModel,
     Prefilling,
@@ -57,6 +59,7 @@ class ThinkerStage(Stage[ThinkRow]):
 
     def __init__(self, model: Thinker) -> None:
         self.model = model
+        self._judging: set[Future[float]] = set()
         super().__init__("thinker", model.slots, Deadline())
 
     def submit(
@@ -75,6 +78,35 @@ class ThinkerStage(Stage[ThinkRow]):
                 row.resting, row.reads = False, True
 
         self._on(rid, command)
+
+    def turn_end(self, request: ThinkRequest) -> Future[float]:
+        """Whether the last message is a complete turn (`JudgesTurnEnd`), found between two steps.
+
+        The future is cancelled when the stage closes first. Raises TypeError for a model that does not judge it.
+        """
+        model = self.model
+        if not isinstance(model, JudgesTurnEnd):
+            raise TypeError(f"expected a thinker with turn_end, got {type(model).__name__}")
+        future: Future[float] = Future()
+        self._judging.add(future)
+        future.add_done_callback(self._judging.discard)
+
+        def command() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(model.turn_end(request))
+                except Exception as error:
+                    future.set_exception(error)
+
+        self._post(command)
+        if self._closing:
+            future.cancel()
+        return future
+
+    def close(self) -> None:
+        super().close()
+        for future in list(self._judging):
+            future.cancel()
 
     def _start(self, row: ThinkRow, slot: int) -> None:
         assert row.request is not None
