@@ -135,6 +135,17 @@ class Thinker(Protocol):
     def free(self, slot: int) -> None: ...
 
 
+@runtime_checkable
+class JudgesTurnEnd(Protocol):
+    """What a thinker may do besides: say whether a caller has finished, from the words so far."""
+
+    def turn_end(self, request: ThinkRequest) -> float:
+        """The probability, 0 to 1, that the last message, a partial transcript, is a complete turn.
+
+        Takes no slot and changes no row. Raises ValueError like `start`.
+        """
+
+
 @dataclass(frozen=True)
 class CodecFrame:
     """One frame of codec codes. `codes`: int64[Q]. `position`: index of the text token being spoken."""

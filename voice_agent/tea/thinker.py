@@ -15,6 +15,7 @@ from torch import Tensor
 
 from voice_agent.engine.protocols import Language, Message, TextToken, ThinkRequest, Thought, ToolCall
 from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations
+from voice_agent.tea.endpoint import TurnEnd, lower_states, partial_tokens
 from voice_agent.tea.grammar import FIELDS, SAY, CallGrammar, CallState
 from voice_agent.tea.template import prompt_tokens, read, result_tokens
 from voice_agent.tea.tokenizer import Vocabulary, piece
@@ -67,10 +68,11 @@ class TeaThinker:
     after the first `tapped` layers at the token's own position: float32[width].
     """
 
-    def __init__(self, decoder: Decoder, vocabulary: Vocabulary, slots: int) -> None:
+    def __init__(self, decoder: Decoder, vocabulary: Vocabulary, slots: int, head: TurnEnd | None = None) -> None:
         self.decoder = decoder.eval().requires_grad_(False)
         self.vocabulary = vocabulary
         self.slots = slots
+        self._head = head
         config = decoder.config
         self.hidden_size = config.width
         self._config = config
@@ -88,8 +90,12 @@ class TeaThinker:
         self._rows: list[_Row | None] = [None] * slots
 
     @classmethod
-    def load(cls, path: Path, slots: int) -> TeaThinker:
-        """Weights from a safetensors file, and the vocabulary in the JSON of the same name beside it."""
+    def load(cls, path: Path, slots: int, endpoint: Path | None = None) -> TeaThinker:
+        """Weights from a safetensors file, and the vocabulary in the JSON of the same name beside it.
+
+        `endpoint`: the file of the end-of-turn head, which `turn_end` needs and nothing else does. Raises ValueError
+        if that was fitted on another thinker.
+        """
         vocabulary = Vocabulary.load(path.with_suffix(".json"))
         with safe_open(path, framework="pt") as file:
             stored: dict[str, str] = file.metadata()
@@ -101,7 +107,7 @@ class TeaThinker:
             raise ValueError(f"expected a vocabulary of {config.vocabulary} tokens, got {len(vocabulary)}")
         decoder = Decoder(config)
         decoder.load_state_dict(state)
-        return cls(decoder, vocabulary, slots)
+        return cls(decoder, vocabulary, slots, TurnEnd.load(endpoint, decoder) if endpoint else None)
 
     @classmethod
     def untrained(cls, vocabulary: Vocabulary, slots: int, seed: int = 0) -> TeaThinker:
@@ -111,7 +117,12 @@ class TeaThinker:
         for parameter in decoder.parameters():
             if parameter.dim() == 2:
                 parameter.data.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
-        return cls(decoder, vocabulary, slots)
+        head = TurnEnd(decoder.config)
+        head.requires_grad_(False)
+        for parameter in head.parameters():
+            if parameter.dim() == 2:
+                parameter.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
+        return cls(decoder, vocabulary, slots, head)
 
     # ---- the protocol ----
 
@@ -155,6 +166,18 @@ class TeaThinker:
 
     def free(self, slot: int) -> None:
         self._rows[slot] = None
+
+    @torch.inference_mode()
+    def turn_end(self, request: ThinkRequest) -> float:
+        """`JudgesTurnEnd`: 0 for a last message without a word. Raises ValueError if no head was loaded."""
+        if self._head is None:
+            raise ValueError("expected a thinker that was loaded with its end-of-turn head, got one without")
+        tokens = partial_tokens(read(request), self.vocabulary)
+        if tokens[-1] == "<u>":
+            return 0.0
+        ids = torch.tensor([self.vocabulary.encode(tokens)])
+        logits = self._head(lower_states(self.decoder, ids), torch.tensor([len(tokens) - 1]))
+        return float(torch.sigmoid(logits[0]))
 
     # ---- for the talker's recipes ----
 

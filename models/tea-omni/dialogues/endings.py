@@ -1,0 +1,171 @@
+"""Utterances for the end of a turn: whole ones, ones that were left open, and every place where they may be cut.
+
+Every token inside an utterance is an example of a turn that is not complete, of little weight (`CUT`): another caller
+may have stopped just there, and then that counts in full. So a network that learns from them gives half or more to
+words that often end a turn, and little to words that never do. Punctuation at the end is left out.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from replies_zh import GENERAL as GENERAL_ZH
+from replies_zh import SMALL_TALK as SMALL_TALK_ZH
+from sentences_en import GENERAL as GENERAL_EN
+from sentences_en import SMALL_TALK as SMALL_TALK_EN
+
+from voice_agent.engine.protocols import Language
+from voice_agent.tea.endpoint import unpunctuated
+from voice_agent.tea.template import MAX_HEARD, MAX_UTTERANCE
+from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
+
+from . import make, noise
+from .words import load
+
+CUT = 0.15
+PAUSE = 0.05  # instead of `CUT`, before a comma
+UNFINISHED = ("what", "unclear")  # replies to what was not finished
+GENERAL = {"zh": GENERAL_ZH + SMALL_TALK_ZH, "en": GENERAL_EN + SMALL_TALK_EN}
+HESITATIONS = {"嗯", "呃", "额", "啊", "um", "uh", "mm", "erm", "hmm"}  # complete only where they answer a question
+COUNTS = [1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 20]
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """An utterance after what came `before` it, in tokens; whether the turn is `complete` after each, by `weights`."""
+
+    before: list[str]
+    said: list[str]
+    complete: list[float]
+    weights: list[float]
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """`endings.yaml` of a language; `answers` are (questions, answers)."""
+
+    answers: list[tuple[list[str], list[str]]]
+    whole: list[str]
+    open: list[str]
+    begun: list[str]
+    bare: list[str]
+
+
+@functools.cache
+def phrases(language: Language) -> Phrases:
+    known = load("endings")[language]
+    lists = {key: [x for row in known[key] for x in _listed(row)] for key in ("whole", "open", "begun", "bare")}
+    return Phrases([(_listed(entry["ask"]), _listed(entry["say"])) for entry in known["answers"]], **lists)
+
+
+def _listed(row: str) -> list[str]:
+    return [phrase.strip() for phrase in row.split("|")]
+
+
+def examples(rng: random.Random, language: Language, vocabulary: Vocabulary) -> Iterator[Cuts]:
+    """One for every turn of a generated dialogue: of the turn itself, or of other words that are said in its place."""
+    words = make.WORDS[language].SAY
+    for turn in make.dialogue(rng, language, vocabulary):
+        at = turn.prompt.index("<u>") + 1
+        before, said = turn.prompt[:at], turn.prompt[at:-1]
+        complete = turn.text not in [words.text[key] for key in UNFINISHED]
+        if rng.random() > 0.45:
+            before, text, complete = _other(rng, language, vocabulary, before)
+            heard = {"zh": noise.zh, "en": noise.en}[language](rng, text) if rng.random() < 0.7 else text
+            said = vocabulary.text_tokens(heard, MAX_UTTERANCE)
+        said = unpunctuated(said)
+        if not said:
+            continue
+        if set(said) <= HESITATIONS and "?" not in before[-2:]:
+            complete = False
+        if complete and rng.random() < 0.25:
+            comma = [","] if rng.random() < 0.5 else []
+            said = [*said, *comma, *vocabulary.text_tokens(rng.choice(phrases(language).open))]
+            complete = False
+        elif rng.random() < 0.12:
+            said, complete = _broken(rng, vocabulary, said, complete)
+        yield cuts(before, said, complete)
+
+
+def cuts(before: list[str], said: list[str], complete: bool) -> Cuts:
+    """Labels and weights for every token of an utterance."""
+    following = [*said[1:], None]
+    weights = [_weight(token, after) for token, after in zip(said, following, strict=True)]
+    return Cuts(before, said, [0.0] * (len(said) - 1) + [float(complete)], weights)
+
+
+def _weight(token: str, after: str | None) -> float:
+    """1 at the end; 0 where no partial transcript can end as it stands here: punctuation, digits, letters of a word."""
+    if after is None:
+        return 1.0
+    inside_number = token[0] in "THM" and token[1:].isdigit()
+    if token in PUNCTUATION or inside_number or after[0] == "_":
+        return 0.0
+    return PAUSE if after in PUNCTUATION else CUT
+
+
+def _other(
+    rng: random.Random, language: Language, vocabulary: Vocabulary, before: list[str]
+) -> tuple[list[str], str, bool]:
+    """(what came before, an utterance, whether it is complete), of what the dialogue's scenarios do not have."""
+    known = phrases(language)
+    kind = rng.random()
+    if kind < 0.42:
+        ask, say = rng.choice(known.answers)
+        asked = _asked(rng, language, vocabulary, before, ask)
+        return asked, _filled(rng, language, rng.choice(say)), True
+    if question := rng.random() < 0.25:
+        before = _asked(rng, language, vocabulary, before, rng.choice(known.answers)[0])
+    elif before[-2:] == ["?", "<u>"]:
+        before = [*before[: before.index("<p>")], "<u>"]
+    if kind < 0.58:
+        return before, rng.choice(known.whole), True
+    if kind < 0.82:
+        return before, rng.choice(known.begun if question else [*known.begun, *known.bare]), False
+    return before, rng.choice(GENERAL[language]), True
+
+
+def _asked(
+    rng: random.Random, language: Language, vocabulary: Vocabulary, before: list[str], ask: Sequence[str]
+) -> list[str]:
+    """The dialogue with a question of the agent at its end: after what it said, or instead of it."""
+    question = vocabulary.text_tokens(_filled(rng, language, rng.choice(ask)))
+    question += [rng.choice(["?", "?", "?", "."])]
+    if "<a>" not in before:
+        return [*before[:-1], "<p>", "<a>", *question, "<u>"]
+    at = before.index("<a>") + 1
+    heard = before[at:-1] if rng.random() < 0.5 and before[-2] == "." else []
+    return [*before[:at], *[*heard, *question][-MAX_HEARD:], "<u>"]
+
+
+def _filled(rng: random.Random, language: Language, phrase: str) -> str:
+    words = make.WORDS[language]
+    drinks = rng.sample(list(words.SAY.names.values()), 2)
+    count = rng.choice(COUNTS)
+    slots = {
+        "n": words.quantity(rng, count) if language == "zh" else words.number(count),
+        "drink": rng.choice(drinks[0]),
+        "drink2": rng.choice(drinks[1]),
+        "topping": words.topping(rng, rng.choice(list(words.SAY.topping))),
+        "size": rng.choice(words.SAY.before[rng.choice(["medium", "large", "small"])]),
+        "ice": rng.choice(words.SAY.after[rng.choice(["regular_ice", "less_ice", "light_ice", "no_ice", "hot"])]),
+        "sugar": rng.choice(
+            words.SAY.after[rng.choice(["full_sugar", "seventy_sugar", "half_sugar", "thirty_sugar", "no_sugar"])]
+        ),
+    }
+    return phrase.format_map(slots)
+
+
+def _broken(rng: random.Random, vocabulary: Vocabulary, said: list[str], complete: bool) -> tuple[list[str], bool]:
+    """Cut in the middle of an English word, if there is one and what is left of it is not a word."""
+    long = [i for i, token in enumerate(said) if token.isascii() and token.isalpha() and len(token) > 3]
+    if not long:
+        return said, complete
+    at = rng.choice(long)
+    left = said[at][: rng.randint(1, len(said[at]) - 1)]
+    if left in vocabulary.ids:
+        return said, complete
+    return [*said[:at], *vocabulary.text_tokens(left)], False
