@@ -10,7 +10,7 @@ import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav
 
 from tests import tiny_qwen
-from voice_agent.qwen.cache import SlotCache, WindowCache
+from voice_agent.qwen.cache import SlotCache, WindowCache, WindowStep
 from voice_agent.qwen.codec import QwenCodec
 
 FRAMES = 30  # more than three windows of the tiny model's transformer
@@ -121,7 +121,7 @@ def test_a_window_holds_the_positions_before_the_query() -> None:
     cache = WindowCache(
         layers=1, rows=2, heads=1, window=4, head_dim=1, dtype=torch.float32, device=torch.device("cpu")
     )
-    step = cache.step([1], [2], 2)
+    step = WindowStep(cache, torch.tensor([1]), torch.tensor([[2, 3]]))
     assert step.positions.tolist() == [[2, 3]]
     # Keys stand at positions -1 to 3.
     assert step.mask[0, 0].int().tolist() == [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]]

@@ -73,7 +73,9 @@ def test_the_second_turn_reads_only_what_is_new_and_says_what_generate_says(
     first = Drive(served).whole(0, ask("good morning"))
     before = (Message("user", "good morning"), Message("assistant", text_of(first.tokens)))
     count = Count(thinker)
-    second = Drive(served).whole(1, ask("less ice", before=before))  # another slot: the row is found by its content
+    second = Drive(served, watch=True).whole(
+        1, ask("less ice", before=before)
+    )  # another slot: the row is found by its content
     ids = thinker.template.render(ask("less ice", before=before)).ids
     kept = len(thinker.template.render(ask("good morning")).ids) + len(first.tokens)
     assert count.read == len(ids) - kept + len(second.tokens)
@@ -190,7 +192,11 @@ class Script:
     def __init__(self, template: Template, text: str) -> None:
         self.ids = [*template.tokenizer.encode(text), template.im_end_token_id]
 
-    def choose(self, logits: torch.Tensor, before: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    def noise(self, generators: Sequence[torch.Generator], width: int) -> torch.Tensor:
+        return torch.ones(width, 0)
+
+    def choose(self, logits: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        assert len(logits) == 1
         return torch.tensor([self.ids.pop(0)])
 
 

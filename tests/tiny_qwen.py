@@ -18,7 +18,7 @@ from transformers import (
     WhisperFeatureExtractor,
 )
 
-from voice_agent.engine.protocols import TextToken, ThinkRequest
+from voice_agent.engine.protocols import CodecFrame, TextToken, ThinkRequest
 from voice_agent.qwen.config import QwenConfig
 from voice_agent.qwen.model import QwenOmni
 from voice_agent.qwen.prompt import Template
@@ -237,11 +237,16 @@ def model(made: Qwen3OmniMoeForConditionalGeneration, *, slots: int = 4, **confi
 
 @dataclass
 class Spoken:
-    """What one reply gave, and how many steps of each stage it took until the first samples."""
+    """What one reply gave, and how many steps of each stage it took until the first samples.
+
+    `text_logits` and `code_logits` are what its tokens and first codes were chosen from, where that was watched.
+    """
 
     tokens: list[TextToken] = field(default_factory=list)
     codes: list[torch.Tensor] = field(default_factory=list)
     pcm: list[np.ndarray] = field(default_factory=list)
+    text_logits: list[torch.Tensor] = field(default_factory=list)
+    code_logits: list[torch.Tensor] = field(default_factory=list)
     thinker_steps: int = 0
     talker_steps: int = 0
     done: bool = False
@@ -250,6 +255,10 @@ class Spoken:
     @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
+
+    @property
+    def text(self) -> str:
+        return "".join(token.text for token in self.tokens)
 
     def same_as(self, other: Spoken) -> bool:
         return (
@@ -261,11 +270,13 @@ class Spoken:
 
 
 class Drive:
-    """The engine's stages by hand: rows join and leave whenever a test says so."""
+    """The engine's stages by hand: rows join and leave whenever a test says so. `watch`: note the logits too."""
 
-    def __init__(self, served: QwenOmni) -> None:
+    def __init__(self, served: QwenOmni, *, watch: bool = False) -> None:
         self.served = served
         self.rows: dict[int, Spoken] = {}
+        if watch:
+            self._watch()
 
     def join(self, slot: int, request: ThinkRequest) -> Spoken:
         self.served.thinker.start(slot, request)
@@ -292,20 +303,20 @@ class Drive:
                 self.served.talker.finish(slot)
 
     def talk(self, slots: Sequence[int]) -> list[int]:
-        """One frame for those that can make one; gives the slots whose reply is over."""
+        """One frame for those that can make one, decoded at once; gives the slots whose reply is over."""
         slots = [slot for slot in slots if self.served.talker.ready(slot)]
-        ended = []
-        for slot, frame in zip(slots, self.served.talker.step(slots), strict=True):
-            row = self.rows[slot]
-            row.talker_steps += 1
-            if frame is None:
-                ended.append(slot)
-                continue
-            row.codes.append(frame.codes)
-            row.pcm += self.served.codec.step([slot], frame.codes.view(1, 1, -1))
-            if row.first_audio is None and len(row.pcm[-1]):
-                row.first_audio = (row.thinker_steps, row.talker_steps)
-        return ended
+        found = dict(zip(slots, self.served.talker.step(slots), strict=True))
+        for slot in slots:
+            self.rows[slot].talker_steps += 1
+        frames = {slot: frame.codes for slot, frame in found.items() if isinstance(frame, CodecFrame)}
+        if frames:
+            codes = torch.stack(list(frames.values())).unsqueeze(1)
+            for slot, pcm in zip(frames, self.served.codec.step(list(frames), codes), strict=True):
+                row = self.rows[slot]
+                row.codes.append(frames[slot])
+                row.pcm.append(pcm)
+                row.first_audio = row.first_audio or (row.thinker_steps, row.talker_steps)
+        return [slot for slot, frame in found.items() if frame is None]
 
     def whole(self, slot: int, request: ThinkRequest) -> Spoken:
         """One reply alone, talker and thinker a step each in turn."""
@@ -317,6 +328,42 @@ class Drive:
                 self.leave(slot)
                 return row
 
+    def _watch(self) -> None:
+        """Note the logits of each row's choices."""
+        thinker, maker = self.served.thinker, self.served.talker._maker
+        choose_text, make, choose_code = type(thinker)._choose, type(maker).make, type(maker._chooser).choose
+        speaking: list[int] = []
+
+        def watch_text(turns: Any, logits: Any) -> Any:
+            for turn, scores in zip(turns, logits, strict=True):
+                slot = next(s for s, row in enumerate(thinker._by_slot) if row is not None and row.turn is turn)
+                if slot in self.rows:
+                    self.rows[slot].text_logits.append(scores.clone())
+            return choose_text(thinker, turns, logits)
+
+        def watch_make(slots: Any, *arguments: Any) -> Any:
+            speaking[:] = slots
+            return make(maker, slots, *arguments)
+
+        def watch_code(logits: Any, *arguments: Any) -> Any:
+            for slot, scores in zip(speaking, logits, strict=False):
+                if slot in self.rows:
+                    self.rows[slot].code_logits.append(scores.clone())
+            return choose_code(maker._chooser, logits, *arguments)
+
+        thinker._choose, maker.make, maker._chooser.choose = watch_text, watch_make, watch_code  # type: ignore[method-assign]
+
+
+@dataclass
+class Reference:
+    """What `generate()` says. `ids`: the reply's, its last one included; `codes`: a frame each, as they are decoded."""
+
+    ids: list[int]
+    codes: torch.Tensor
+    pcm: np.ndarray
+    text_logits: list[torch.Tensor]
+    code_logits: list[torch.Tensor]
+
 
 def reference(
     made: Qwen3OmniMoeForConditionalGeneration,
@@ -326,16 +373,28 @@ def reference(
     max_frames: int = 10,
     sample: bool = False,
     **inputs: torch.Tensor,
-) -> tuple[list[int], np.ndarray]:
-    """What `generate()` says to the same prompt: the reply's ids, its last one included, and the PCM."""
+) -> Reference:
+    """What `generate()` says to the same prompt, and the logits that it chose from."""
     plain = {} if sample else {"talker_top_k": None, "talker_top_p": None, "talker_temperature": None}
-    sequences, wave = made.generate(
-        input_ids=torch.tensor([list(ids)]),
-        thinker_max_new_tokens=max_reply,
-        thinker_eos_token_id=made.config.im_end_token_id,
-        talker_do_sample=sample,
-        talker_max_new_tokens=max_frames + 1,
-        **plain,
-        **inputs,
-    )
-    return sequences[0, len(ids) :].tolist(), wave[0, 0].numpy()
+    text_logits: list[torch.Tensor] = []
+    code_logits: list[torch.Tensor] = []
+    codes: list[torch.Tensor] = []
+    hooks = [
+        head.register_forward_hook(lambda _m, _i, out, seen=seen: seen.append(out.reshape(-1, out.shape[-1])[-1]))
+        for head, seen in ((made.thinker.lm_head, text_logits), (made.talker.codec_head, code_logits))
+    ]
+    hooks.append(made.code2wav.register_forward_hook(lambda _m, given, _o: codes.append(given[0][0].T)))
+    try:
+        sequences, wave = made.generate(
+            input_ids=torch.tensor([list(ids)]),
+            thinker_max_new_tokens=max_reply,
+            thinker_eos_token_id=made.config.im_end_token_id,
+            talker_do_sample=sample,
+            talker_max_new_tokens=max_frames + 1,
+            **plain,
+            **inputs,
+        )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return Reference(sequences[0, len(ids) :].tolist(), torch.cat(codes), wave[0, 0].numpy(), text_logits, code_logits)

@@ -11,9 +11,11 @@ class QwenConfig(BaseModel):
     """listen: the model hears recordings itself; else it reads the recogniser's text. voice: empty: the model's own.
 
     max_length: tokens of a dialogue that the thinker holds. max_reply: tokens of a reply. max_frames: of its voice,
-    12.5 a second. kept: dialogues held between turns; null: as many as slots. prefill: prompt tokens read in one step.
-    greedy: no sampling anywhere, for tests. device: as torch names it; empty: cuda if there is one. speech_device: of
-    talker and codec; empty: the same. dtype: of thinker and talker; the codec computes in float32.
+    12.5 a second. kept: dialogues held between turns; null: as many as slots. prefill: prompt positions that thinker
+    and talker each read in one step. greedy: no sampling anywhere, for tests. device: as torch names it; empty: cuda if
+    there is one. speech_device: of talker and codec; empty: the same. dtype: of thinker and talker; the codec computes
+    in float32. compile: the steps of talker, predictor and codec by torch.compile. graphs: the same steps as CUDA
+    graphs, recorded when the model is loaded.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,3 +31,5 @@ class QwenConfig(BaseModel):
     device: str = ""
     speech_device: str = ""
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
+    compile: bool = False
+    graphs: bool = False

@@ -39,7 +39,7 @@ class QwenOmni:
         config: QwenConfig = QwenConfig(),  # noqa: B008
         name: str = "qwen3-omni",
     ) -> QwenOmni:
-        """Serve a loaded network. Raises ValueError for a voice it does not have."""
+        """Serve a loaded network. Raises ValueError for an unknown voice, and for graphs without a GPU."""
         ids = network.config
         greedy = Sampling(greedy=True)
         thinker = QwenThinker(
@@ -68,8 +68,12 @@ class QwenOmni:
             max_frames=config.max_frames,
             # Whatever prompt the thinker holds, the talker has room for it.
             max_length=config.max_length + config.max_frames + 16,
+            prefill=config.prefill,
+            compile=config.compile,
+            graphs=config.graphs,
         )
-        return cls(thinker, talker, QwenCodec(network.code2wav, slots), name)
+        codec = QwenCodec(network.code2wav, slots, compile=config.compile, graphs=config.graphs)
+        return cls(thinker, talker, codec, name)
 
     def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError if there are tools and the tokenizer cannot write calls."""

@@ -1,4 +1,8 @@
-"""Choosing tokens as the reference's `generate()` does, with a random stream of its own for each request."""
+"""Choosing tokens as the reference's `generate()` does, with a random stream of its own for each request.
+
+`torch.multinomial` for one choice divides the probabilities by exponential noise and takes the largest. Here the noise
+is drawn first, by each row's own generator; the choice is then the same for all rows at once, and knows no generator.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,6 @@ import torch
 from torch import Tensor
 from transformers.generation.logits_process import (
     LogitsProcessorList,
-    RepetitionPenaltyLogitsProcessor,
-    SuppressTokensLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -29,28 +31,44 @@ class Sampling:
 
 
 class Chooser:
-    """Picks one token a row, in the order of the reference: penalty, suppression, temperature, top-k, top-p."""
+    """Picks one token a row, in the order of the reference: penalty, suppression, temperature, top-k, top-p.
 
-    def __init__(self, sampling: Sampling, *, suppress: Sequence[int] = (), device: torch.device) -> None:
-        self._greedy, self._penalises = sampling.greedy, sampling.repetition_penalty != 1.0
-        self._processors = LogitsProcessorList()
-        if self._penalises:
-            self._processors.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
-        if suppress:
-            self._processors.append(SuppressTokensLogitsProcessor(list(suppress), device=device))
+    suppress: ids that are never chosen.
+    """
+
+    def __init__(
+        self, sampling: Sampling, vocabulary: int, *, suppress: Sequence[int] = (), device: torch.device
+    ) -> None:
+        self.vocabulary = vocabulary
+        self._greedy, self._penalty, self._device = sampling.greedy, sampling.repetition_penalty, device
+        self._suppressed = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+        self._suppressed[list(suppress)] = True
+        self._warpers = LogitsProcessorList()
         if sampling.greedy:
             return
         if sampling.temperature != 1.0:
-            self._processors.append(TemperatureLogitsWarper(sampling.temperature))
+            self._warpers.append(TemperatureLogitsWarper(sampling.temperature))
         if sampling.top_k:
-            self._processors.append(TopKLogitsWarper(sampling.top_k))
+            self._warpers.append(TopKLogitsWarper(sampling.top_k))
         if sampling.top_p < 1.0:
-            self._processors.append(TopPLogitsWarper(sampling.top_p))
+            self._warpers.append(TopPLogitsWarper(sampling.top_p))
 
-    def choose(self, logits: Tensor, before: Sequence[int], generator: torch.Generator) -> Tensor:
-        """logits: float[V] of one row; before: the ids that a penalty counts. Gives int64[1]."""
-        seen = torch.tensor([before if self._penalises else []], dtype=torch.long, device=logits.device)
-        scores: Tensor = self._processors(seen, logits.float().unsqueeze(0))
+    def noise(self, generators: Sequence[torch.Generator], width: int) -> Tensor:
+        """What the next choice needs, float32[width, V] ([width, 0] if greedy); rows beyond the generators get ones."""
+        noise = torch.ones(width, 0 if self._greedy else self.vocabulary, device=self._device)
+        if not self._greedy:
+            for row, generator in zip(noise, generators, strict=False):
+                row.exponential_(generator=generator)
+        return noise
+
+    def choose(self, logits: Tensor, noise: Tensor, seen: Tensor | None = None) -> Tensor:
+        """logits: float[B, V]; noise: of `noise`; seen: bool[B, V], what the penalty counts. Gives int64[B]."""
+        scores = logits.float()
+        if seen is not None:
+            penalised = torch.where(scores < 0, scores * self._penalty, scores / self._penalty)
+            scores = torch.where(seen, penalised, scores)
+        scores = scores.masked_fill(self._suppressed, -torch.inf)
         if self._greedy:
             return scores.argmax(-1)
-        return torch.multinomial(scores.softmax(-1), 1, generator=generator)[0]
+        warped: Tensor = self._warpers(None, scores)
+        return (warped.softmax(-1) / noise).argmax(-1)

@@ -1,8 +1,11 @@
 """Qwen3-Omni's thinker: reads the dialogue, writes tool calls and the reply, one token a step and row.
 
-A cache row outlives its turn. The next turn of the same call begins on the row whose ids its prompt continues, cut
-back to the last id that both share; only what was said since is read. A row serves one turn at a time; rows that
-serve none are kept, the longest unused is overwritten first.
+A cache row outlives its turn. The next turn of the same conversation begins on the row that its prompt continues, cut
+back to the last position that both share; only what was said since is read. A prompt that another row shares in part,
+because it has the same instructions or is still answering the caller's last words, takes a copy of that part.
+
+A row serves one turn at a time. `kept` rows more than there are slots wait for their next turn; the one that has
+waited longest is overwritten when a turn finds no row of its own.
 """
 
 from __future__ import annotations
@@ -59,8 +62,9 @@ class _Row:
     keys: list[int] = field(default_factory=list)
     written: list[Written | None] = field(default_factory=list)
     heard: list[tuple[int, Tensor]] = field(default_factory=list)  # states of recorded frames, with their position
+    conversation: str = ""
     turn: _Turn | None = None
-    used: int = 0
+    used: int = 0  # when it last began or ended a turn, by the thinker's count of these
 
 
 class QwenThinker:
@@ -68,7 +72,8 @@ class QwenThinker:
 
     listen: the model hears recordings itself, by its audio tower; otherwise it reads recognised text.
     accept_layer: whose output the talker reads of recorded audio. kept: rows held for calls that are not speaking.
-    max_reply: tokens a reply, its end included. prefill: prompt positions read in one step.
+    max_reply: tokens a reply, its end included. prefill: prompt positions read in one step, of all rows together, the
+    oldest first.
     """
 
     def __init__(
@@ -99,7 +104,7 @@ class QwenThinker:
         self._extractor = extractor
         weight = model.lm_head.weight
         self._device = weight.device
-        self._chooser = Chooser(sampling, device=self._device)
+        self._chooser = Chooser(sampling, int(text.vocab_size), device=self._device)
         rows = slots + (slots if kept is None else kept)
         self._cache = SlotCache(
             layers=text.num_hidden_layers,
@@ -126,25 +131,33 @@ class QwenThinker:
         generator = torch.Generator(self._device).manual_seed(request.seed)
         turn = _Turn(request, prompt, generator, f"call_{next(self._calls)}")
         self._place(row, turn, prompt)
-        row.turn, row.used, self._by_slot[slot] = turn, next(self._clock), row
+        row.turn, row.used, row.conversation = turn, next(self._clock), request.conversation
+        self._by_slot[slot] = row
 
     @torch.inference_mode()
     def step(self, slots: Sequence[int]) -> list[Thought]:
-        """One token each; a row that reads a prompt reads up to `prefill` positions of it, by itself."""
+        """One token each; a row that reads a prompt reads a part of it, by itself, and gives nothing until its end."""
         rows = [self._row(slot) for slot in slots]
         turns = [self._turn(row) for row in rows]
         for slot, turn in zip(slots, turns, strict=True):
             if turn.resting:
                 raise ValueError(f"expected the results of slot {slot}'s calls before its next step, got none")
-        logits: dict[int, Tensor | None] = {}
+        logits: dict[int, Tensor] = {}
         single = [i for i, turn in enumerate(turns) if not turn.done and len(turn.waiting) == 1]
         if single:
             scores = self._decode([rows[i] for i in single], [turns[i] for i in single])
             logits |= dict(zip(single, scores, strict=True))
-        for i, turn in enumerate(turns):
-            if not turn.done and i not in logits:
-                logits[i] = self._prefill(rows[i], turn)
-        return [self._think(row, turn, logits.get(i)) for i, (row, turn) in enumerate(zip(rows, turns, strict=True))]
+        room = self.prefill
+        reading = [i for i, turn in enumerate(turns) if not turn.done and i not in logits]
+        for i in sorted(reading, key=lambda i: rows[i].used):
+            count = min(room, len(turns[i].waiting))
+            room -= count
+            last = self._prefill(rows[i], turns[i], count) if count else None
+            if last is not None:
+                logits[i] = last
+        chosen = self._choose([turns[i] for i in logits], list(logits.values())) if logits else []
+        tokens = dict(zip(logits, chosen, strict=True))
+        return [self._think(row, turn, tokens.get(i)) for i, (row, turn) in enumerate(zip(rows, turns, strict=True))]
 
     @torch.inference_mode()
     def resume(self, slot: int, results: Sequence[tuple[ToolCall, Any]]) -> None:
@@ -178,7 +191,7 @@ class QwenThinker:
         if row is None or row.turn is None:
             return
         row.written.append(row.turn.written)
-        row.turn, self._by_slot[slot] = None, None
+        row.turn, row.used, self._by_slot[slot] = None, next(self._clock), None
 
     @property
     def rows_in_use(self) -> int:
@@ -197,36 +210,49 @@ class QwenThinker:
         return row.turn
 
     def _choose_row(self, request: ThinkRequest) -> tuple[_Row, Prompt]:
-        """The row of the dialogue that the request continues; else the longest unused, with the prefix that it shares.
+        """A free row that holds as much of the request's prompt as is held anywhere, and the prompt.
 
         Raises ValueError for a prompt that does not fit.
         """
-        free = [row for row in self._rows if row.turn is None]
-        plain = self.template.render(request, listen=self.listen)
-        best, prompt, continues = free[0], plain, False
-        shared = -1
-        for row in free:
-            written = matched(request.messages, row.written)
-            own = any(one is not None for one in written)
-            candidate = self.template.render(request, written, listen=self.listen) if own else plain
+        prompt = self.template.render(request, listen=self.listen)
+        source, shared, written, continues = None, 0, [], False
+        for row in self._rows:
+            if row.conversation != request.conversation:
+                continue
+            own = matched(request.messages, row.written)
+            known = any(one is not None for one in own)
+            candidate = self.template.render(request, own, listen=self.listen) if known else prompt
             length = _shared(candidate.keys, row.keys)
-            if length > shared:
-                best, prompt, shared, continues = row, candidate, length, own
+            if (length, known) > (shared, continues):
+                source, shared, written, continues, prompt = row, length, own, known, candidate
         if len(prompt.ids) >= self.max_length:
             raise ValueError(f"expected a dialogue of less than {self.max_length} tokens, got {len(prompt.ids)}")
-        written = matched(request.messages, best.written) if continues else []
-        oldest = min(free, key=lambda row: row.used)
-        if not continues and best is not oldest:  # it may be another call's: leave it, take a copy of what is the same
-            self._cache.copy(best.number, oldest.number, shared)
-            heard = [(at, states) for at, states in best.heard if at + len(states) <= shared]
-            oldest.keys, oldest.heard = best.keys[:shared], heard
-            best = oldest
-        best.written = written
-        return best, prompt
+        for row in self._rows:
+            length = _shared(prompt.keys, row.keys)
+            if length > shared:
+                source, shared = row, length
+        target = self._free_row(request, source if continues else None)
+        if source is not None and source is not target and shared:
+            self._cache.copy(source.number, target.number, shared)
+            target.keys = source.keys[:shared]
+            target.heard = [(at, states) for at, states in source.heard if at + len(states) <= shared]
+        target.written = written if continues else []
+        return target, prompt
+
+    def _free_row(self, request: ThinkRequest, continued: _Row | None) -> _Row:
+        """The row that the request continues, or one of its conversation, or the one that has waited longest."""
+        free = [row for row in self._rows if row.turn is None]
+        if continued is not None and continued in free:
+            return continued
+        named = [row for row in free if request.conversation and row.conversation == request.conversation]
+        return min(named or free, key=lambda row: row.used)
 
     def _place(self, row: _Row, turn: _Turn, prompt: Prompt) -> None:
         """Cut the row to what it shares with the prompt; the rest waits to be read."""
         shared = min(_shared(prompt.keys, row.keys), len(prompt.ids) - 1)
+        for at, pcm in prompt.audio:  # a recording is heard as a whole
+            if at < shared < at + self.template.audio_frames(pcm):
+                shared = at
         del row.keys[shared:]
         row.heard = [(at, states) for at, states in row.heard if at + len(states) <= shared]
         turn.prompt, turn.waiting = prompt, prompt.ids[shared:]
@@ -279,9 +305,9 @@ class QwenThinker:
         logits: Tensor = self.model.lm_head(out.last_hidden_state[:, -1])
         return logits
 
-    def _prefill(self, row: _Row, turn: _Turn) -> Tensor | None:
-        """Read the next part of the prompt: logits[V] after its end, None before."""
-        ids, turn.waiting = turn.waiting[: self.prefill], turn.waiting[self.prefill :]
+    def _prefill(self, row: _Row, turn: _Turn, most: int) -> Tensor | None:
+        """Read the next part of the prompt, up to `most` positions: logits[V] after its end, None before."""
+        ids, turn.waiting = turn.waiting[:most], turn.waiting[most:]
         x = self._embed(ids)
         heard = torch.tensor([token == self.template.audio_token_id for token in ids], device=self._device)
         count = int(heard.sum())
@@ -302,13 +328,18 @@ class QwenThinker:
 
     # ---- tokens ----
 
-    def _think(self, row: _Row, turn: _Turn, logits: Tensor | None) -> Thought:
-        """Choose the row's next token, and say what it means."""
+    def _choose(self, turns: Sequence[_Turn], logits: Sequence[Tensor]) -> list[int]:
+        """The next token of each of these turns."""
+        noise = self._chooser.noise([turn.generator for turn in turns], len(turns))
+        chosen: list[int] = self._chooser.choose(torch.stack(list(logits)), noise).tolist()
+        return chosen
+
+    def _think(self, row: _Row, turn: _Turn, token: int | None) -> Thought:
+        """What the row's next token means."""
         if turn.done:
             return Thought(done=True)
-        if logits is None:
+        if token is None:
             return Thought()
-        token = int(self._chooser.choose(logits, turn.prompt.ids + turn.written.ids, turn.generator))
         turn.tokens += 1
         full = turn.tokens >= self.max_reply or len(row.keys) + 1 >= self.max_length
         if full or token == self.template.im_end_token_id:
