@@ -247,15 +247,18 @@ def _server_side(events: tuple[Event, ...], after: float, before: float) -> dict
 def _interruption(
     turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, uncut: Pcm | None
 ) -> None:
+    course = None if uncut is None else agent.course(onset, onset + STOPPED_S, uncut)
     arrived, heard = (_stop(agent, onset, end, heard) for heard in (False, True))
     if arrived is None and heard is None:
+        if course is not None and not course.complete and not course.other:
+            # The onset fell into a silence of the reply's own, and the rest of it never came.
+            turn.stopped, turn.yield_ms, turn.yield_playout_ms, turn.stale_ms = True, 0.0, 0.0, 0.0
         return
     # A reply that was sent ahead of its time may have arrived whole before the onset, and is heard on.
     turn.yield_ms = None if arrived is None else _ms(arrived - onset)
     turn.yield_playout_ms = None if heard is None else _ms(heard - onset)
     last = max(moment for moment in (arrived, heard) if moment is not None)
     turn.stopped = last - onset <= STOPPED_S
-    course = None if uncut is None else agent.course(onset, onset + STOPPED_S, uncut)
     if course is not None and course.faded is not None:
         turn.faded_ms = _ms(agent.line.time(course.faded) - onset)
     turn.stale_ms = _ms(_stale(recording, agent, last if arrived is None else arrived, onset, end))

@@ -152,10 +152,11 @@ class Turn(_Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_sound(cls, value: Any) -> Any:
-        if isinstance(value, dict) and isinstance(value.get("say"), dict | str):
-            say = value["say"]
-            return {**value, "say": [{"file": say} if isinstance(say, str) else say]}
+    def _file_names(cls, value: Any) -> Any:
+        """A sound by itself need not stand in a list, and one that is a name is a file."""
+        if isinstance(value, dict) and isinstance(value.get("say"), dict | str | list):
+            say = value["say"] if isinstance(value["say"], list) else [value["say"]]
+            return {**value, "say": [{"file": sound} if isinstance(sound, str) else sound for sound in say]}
         return value
 
 
