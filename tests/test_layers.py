@@ -18,7 +18,7 @@ LAYERS = (
     ("config", "hearing", "session", "live", "realtime"),
     ("server", "signalling", "client"),
     ("media",),
-    ("agent", "conversation", "wire", "turn", "assets", "tls", "asr", "utterance", "vad", "whisper"),
+    ("agent", "conversation", "wire", "turn", "words", "assets", "tls", "asr", "utterance", "vad", "whisper"),
     ("models",),
     ("tea", "qwen", "weights"),
     ("engine",),

@@ -7,6 +7,7 @@ lately. A gate that opens replays the last 300 ms into Silero, so that a soft on
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +61,12 @@ class VadEvent:
     """`at` is a sample index since the call began.
 
     onset: speech began at `at`, which lies in the past. offset: it ended at `at`. speech: the window that ends
-    at `at` is voiced. silence: nothing is voiced from the last offset to `at`.
+    at `at` is voiced, and its level is `level_db` (RMS, dBFS). silence: nothing is voiced from the last offset to `at`.
     """
 
     kind: Literal["onset", "offset", "speech", "silence"]
     at: int
+    level_db: float | None = None
 
 
 @dataclass
@@ -198,7 +200,7 @@ class StreamingVad:
             self._state = SileroState.fresh()
             self._state_age = 0
         self.windows_judged += 1
-        events.extend(self._endpointer.take(self._model.step(self._state, window), end))
+        events.extend(self._endpointer.take(self._model.step(self._state, window), end, _level_db(window)))
         self._state_age = 0 if self._endpointer.in_speech else self._state_age + 1
 
 
@@ -223,10 +225,10 @@ class _Endpointer:
         self.restart()
         return self._silence(end)
 
-    def take(self, probability: float, end: int) -> list[VadEvent]:
-        """`end`: the sample after the window's last."""
+    def take(self, probability: float, end: int, level_db: float | None = None) -> list[VadEvent]:
+        """`end`: the sample after the window's last; `level_db`: the window's level."""
         if self.in_speech:
-            return self._during(probability, end)
+            return self._during(probability, end, level_db)
         start = end - WINDOW
         if probability < self._config.release_threshold:
             self._began = self._sure_since = None
@@ -243,12 +245,12 @@ class _Endpointer:
         began = self._began
         self.in_speech, self._silent, self._voiced_to = True, False, end
         self._began = self._sure_since = None
-        return [VadEvent("onset", began), VadEvent("speech", end)]
+        return [VadEvent("onset", began), VadEvent("speech", end, level_db)]
 
-    def _during(self, probability: float, end: int) -> list[VadEvent]:
+    def _during(self, probability: float, end: int, level_db: float | None) -> list[VadEvent]:
         if probability >= self._config.release_threshold:
             self._voiced_to = end
-            return [VadEvent("speech", end)]
+            return [VadEvent("speech", end, level_db)]
         if (end - self._voiced_to) * 1000 < self._config.hangover_ms * SAMPLE_RATE:
             return []
         self.in_speech, self._silent, self._said = False, True, end
@@ -260,3 +262,9 @@ class _Endpointer:
             return []
         self._said = end
         return [VadEvent("silence", end)]
+
+
+def _level_db(window: npt.NDArray[np.int16]) -> float:
+    """RMS in dBFS; of digital silence -120."""
+    power = float(np.mean(np.square(window.astype(np.float32) / 32768.0)))
+    return 10 * math.log10(max(power, 1e-12))

@@ -1,0 +1,87 @@
+"""What a few words said over a reply mean: nothing, that somebody listens, that the agent is to stop, or more.
+
+A recogniser writes short words by their sound, often in the wrong characters and not quite the right sound: 好的 as
+好灯, 行 as 请. Chinese is therefore compared by pinyin without tones; what stops the agent as it sounds, and what lets
+it go on with sounds that are easily confused taken for one: -n and -ng, e and en, the plosives and h, j q x.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Literal
+
+from pypinyin import lazy_pinyin
+
+__all__ = ["Kind", "kind_of"]
+
+Kind = Literal["none", "backchannel", "stop", "words"]
+"""none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
+
+# Of what stops the agent, what has one syllable: it must be all that is said.
+_ALONE = ("停 平 等", "")
+_STOPS = (
+    "等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 不用 不行 不好 错了 算了 换一个 重来 "
+    "取消 听我说",
+    "wait|stop|hold on|hang on|no|nope|never mind|cancel|not that|enough|quiet|shut up|excuse me|one moment|"
+    "just a moment|one second|just a second",
+)
+_BACKCHANNELS = (
+    "嗯 恩 呃 额 哦 噢 喔 啊 唉 哎 诶 对 对的 对啊 好 好的 好啊 好吧 好嘞 好了 很好 是 是的 是吧 是吗 是啊 行 行吧 "
+    "可以 没错 没问题 没事 明白 明白了 知道 知道了 了解 这样 这样啊 原来如此 谢谢",
+    "uh|huh|uh huh|mm|mm hm|mhm|hm|um|ah|aha|oh|ok|okay|kay|yeah|yea|yep|yup|ya|yes|right|all right|alright|sure|"
+    "great|good|fine|cool|nice|perfect|exactly|indeed|i see|got it|gotcha|of course|sounds good|no problem|"
+    "that s right|thanks|thank you",
+)
+# What Whisper writes for short sounds that are no words.
+_INVENTED = ("拜拜 再见 谢谢观看 谢谢大家 字幕", "you|bye|thank you for watching|thanks for watching|the end")
+
+_CONFUSED = (
+    (r"ng\b", "n"),
+    (r"\b[bptgkh](?=[aeiou])", "d"),
+    (r"\b[jq](?=[iu])", "x"),
+    (r"(?<=[^\Waeiou])en\b", "e"),
+)
+
+
+def kind_of(text: str) -> Kind:
+    """What `text`, Mandarin or English, means when it is said over a reply."""
+    sounds = _sounds(text)
+    if _made_of(_INVENTED).fullmatch(sounds):
+        return "none"
+    if _made_of(_BACKCHANNELS).fullmatch(sounds):
+        return "backchannel"
+    if _stop().search(sounds):
+        return "stop"
+    return "backchannel" if _made_of(_BACKCHANNELS, loosely=True).fullmatch(_loosened(sounds)) else "words"
+
+
+def _sounds(text: str) -> str:
+    """Syllables and English words, each followed by a space; a letter that is written more than once counts once."""
+    spelt = " ".join(lazy_pinyin(re.sub(r"[x×]\d+", " ", text.lower())))
+    return "".join(f"{sound} " for sound in re.findall(r"[a-z]+|\d+", re.sub(r"([a-z])\1+", r"\1", spelt)))
+
+
+def _loosened(sounds: str) -> str:
+    """Sounds that a recogniser takes for one another, as one."""
+    for confused, one in _CONFUSED:
+        sounds = re.sub(confused, one, sounds)
+    return sounds
+
+
+def _listed(phrases: tuple[str, str]) -> list[str]:
+    mandarin, english = phrases
+    return [_sounds(phrase) for phrase in (*mandarin.split(), *english.split("|")) if phrase]
+
+
+@cache
+def _made_of(phrases: tuple[str, str], loosely: bool = False) -> re.Pattern[str]:
+    """Matches any number of these phrases, one after the other; none of them too."""
+    listed = _listed(phrases)
+    return re.compile(f"(?:{'|'.join(map(_loosened, listed) if loosely else listed)})*")
+
+
+@cache
+def _stop() -> re.Pattern[str]:
+    """Matches where a phrase to stop begins."""
+    return re.compile(rf"(?:^|(?<= ))(?:{'|'.join(_listed(_STOPS))})|^(?:{'|'.join(_listed(_ALONE))})+$")
