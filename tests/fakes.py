@@ -17,6 +17,7 @@ import torch
 from voice_agent.engine.protocols import (
     CodecFrame,
     Language,
+    StageName,
     TextToken,
     ThinkRequest,
     Thought,
@@ -163,3 +164,15 @@ class FakeModel:
     @property
     def rows_in_use(self) -> int:
         return len(self.thinker.rows) + len(self.talker.rows) + len(self.codec.rows)
+
+
+def load_fakes(
+    stages: Sequence[StageName], device: str, reply: str = "one two three four", fail_at: int | None = None
+) -> dict[StageName, Any]:
+    """The parts of a fake model, for a place; "cpu" and "" are the only devices."""
+    if device not in ("", "cpu"):
+        raise ValueError(f"expected the device cpu, got {device!r}")
+    thinker = FakeThinker(reply=reply)
+    thinker.fail_at = fail_at
+    parts: dict[StageName, Any] = {"thinker": thinker, "talker": FakeTalker(), "codec": FakeCodec()}
+    return {stage: parts[stage] for stage in stages}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from voice_agent.asr import AsrConfig, RecognizerConfig
+from voice_agent.engine.places import Place, check_places
 from voice_agent.engine.protocols import Language
 from voice_agent.qwen.config import QwenConfig
 from voice_agent.server import ServerConfig
@@ -18,7 +19,8 @@ from voice_agent.vad import VadConfig
 class EngineConfig(BaseModel):
     """slots: replies that each stage holds at one moment. ahead_ms: how far speech is made ahead of playback.
 
-    threads: cores that a model step may use.
+    threads: cores that a model step may use. placement: where stages run that are not to be threads of the server on
+    the model's own device.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,6 +28,13 @@ class EngineConfig(BaseModel):
     slots: int = Field(8, ge=1, le=64)
     ahead_ms: int = Field(1500, ge=200, le=3000)
     threads: int = Field(1, ge=1, le=64)
+    placement: tuple[Place, ...] = ()
+
+    @field_validator("placement")
+    @classmethod
+    def _check_placement(cls, places: tuple[Place, ...]) -> tuple[Place, ...]:
+        check_places(places)
+        return places
 
 
 class Config(BaseModel):

@@ -1,0 +1,360 @@
+"""A copy of a group of stages: in this process, or in one of its own that is watched and restarted.
+
+Calls to a process go through an outbox that a writer thread empties, so that no caller waits; aborts overtake what
+lies in it. It is bounded by `MAX_PENDING`: a process that reads so slowly counts as dead. So does one whose channel
+ends, and one that gives no sign of life for `HUNG_S`. What it held fails with `StageDied`, and another is started.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from voice_agent.engine.process_channel import Channel, channel_pair
+from voice_agent.engine.process_messages import (
+    Abort,
+    Command,
+    Failed,
+    Figures,
+    Freed,
+    Job,
+    Key,
+    Ready,
+    Refused,
+    Result,
+    Role,
+    is_last,
+    make_stages,
+)
+from voice_agent.engine.protocols import StageName
+from voice_agent.engine.stage import Receipt, Stage
+
+log = logging.getLogger(__name__)
+
+MAX_PENDING = 4096
+HUNG_S = 10.0
+# Before another is started, after one that did not come up; each time twice as long. Else there is no pause.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+
+
+class StageDied(RuntimeError):
+    """The process of a stage is gone; another is being started."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Whom to tell about a request in a stage."""
+
+    on_result: Callable[..., None]
+    fail: Callable[[str, BaseException], None]
+
+
+class Copy(ABC):
+    """A copy of a group of stages, and the requests that it holds. Its methods may be called from any thread."""
+
+    facts: Mapping[StageName, SimpleNamespace]
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._requests: dict[Key, Request] = {}
+        self._lock = threading.Condition()
+
+    @property
+    def load(self) -> int:
+        """Requests in its stages."""
+        return len(self._requests)
+
+    @property
+    def alive(self) -> bool:
+        return True
+
+    def holds(self, rid: int) -> bool:
+        return any((stage, rid) in self._requests for stage in self.job.stages)
+
+    def in_use(self, stage: StageName) -> int:
+        """Requests in one stage."""
+        with self._lock:
+            return sum(name == stage for name, _ in self._requests)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Load and start; blocks. Raises what loading raised."""
+
+    @abstractmethod
+    def submit(self, stage: StageName, rid: int, arguments: tuple[Any, ...]) -> None:
+        """A new request, with its result and fail callables among the arguments."""
+
+    @abstractmethod
+    def call(self, stage: StageName, method: str, rid: int, arguments: tuple[Any, ...]) -> None:
+        """Call a public method for a request; dropped if the stage does not hold it."""
+
+    @abstractmethod
+    def abort(self, stage: StageName, rid: int, used: int) -> Future[Receipt]: ...
+
+    @abstractmethod
+    def view(self, stage: StageName) -> dict[str, Any]: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def _enter(self, key: Key, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Note whom to tell; the arguments with roles in the callables' place."""
+        on_result, fail = (argument for argument in arguments if callable(argument))
+        self._requests[key] = Request(on_result, fail)
+        return tuple(
+            {on_result: Role.RESULT, fail: Role.FAIL}[argument] if callable(argument) else argument
+            for argument in arguments
+        )
+
+    def _result(self, key: Key, values: tuple[Any, ...]) -> None:
+        with self._lock:
+            request = self._requests.get(key)
+            if is_last(key[0], values):
+                self._requests.pop(key, None)
+        if request is not None:
+            request.on_result(*values)
+
+    def _failed(self, key: Key, error: BaseException) -> None:
+        with self._lock:
+            request = self._requests.pop(key, None)
+        if request is not None:
+            request.fail(key[0], error)
+
+
+class ThreadCopy(Copy):
+    """The stages as threads of this process."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.stages: dict[StageName, Stage[Any]] = {}
+
+    def start(self) -> None:
+        self.stages, self.facts = make_stages(self.job)
+
+    def submit(self, stage: StageName, rid: int, arguments: tuple[Any, ...]) -> None:
+        key: Key = (stage, rid)
+        with self._lock:
+            entered = self._enter(key, arguments)
+        roles: dict[Role, Callable[..., None]] = {
+            Role.RESULT: lambda *values: self._result(key, values),
+            Role.FAIL: lambda _, error: self._failed(key, error),
+        }
+        target: Any = self.stages[stage]
+        target.submit(rid, *(roles[value] if isinstance(value, Role) else value for value in entered))
+
+    def call(self, stage: StageName, method: str, rid: int, arguments: tuple[Any, ...]) -> None:
+        if (stage, rid) in self._requests:
+            getattr(self.stages[stage], method)(rid, *arguments)
+
+    def abort(self, stage: StageName, rid: int, used: int) -> Future[Receipt]:
+        with self._lock:
+            self._requests.pop((stage, rid), None)
+        return self.stages[stage].abort(rid, used)
+
+    def view(self, stage: StageName) -> dict[str, Any]:
+        return self.stages[stage].view()
+
+    def close(self) -> None:
+        for stage in self.stages.values():
+            stage.close()
+
+
+class ProcessCopy(Copy):
+    """The stages in a process of their own."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.name = "+".join(job.stages)
+        self.restarts = 0
+        self.pid: int | None = None
+        self._channel: Channel | None = None
+        self._alive = self._ready = self._closing = False
+        self._outbox: deque[Command] = deque()
+        self._urgent: deque[Abort] = deque()
+        self._aborting: dict[Key, tuple[float, Future[Receipt]]] = {}
+        self._views: Mapping[StageName, Mapping[str, Any]] = {}
+        self._started: Future[None] = Future()
+        self._supervisor = threading.Thread(target=self._supervise, name=f"process-{self.name}", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        return self._alive
+
+    def start(self) -> None:
+        self._supervisor.start()
+        self._started.result()
+
+    def submit(self, stage: StageName, rid: int, arguments: tuple[Any, ...]) -> None:
+        with self._lock:
+            entered = self._enter((stage, rid), arguments)
+            alive = self._alive and self._post(Command(stage, "submit", rid, entered))
+        if not alive:
+            self._failed((stage, rid), StageDied(f"the process of {self.name} is being started"))
+
+    def call(self, stage: StageName, method: str, rid: int, arguments: tuple[Any, ...]) -> None:
+        if stage == "codec" and "talker" in self.job.stages and method in ("push", "finish"):
+            return  # it has them from the talker beside it
+        with self._lock:
+            if (stage, rid) in self._requests:
+                self._post(Command(stage, method, rid, arguments))
+
+    def abort(self, stage: StageName, rid: int, used: int) -> Future[Receipt]:
+        future: Future[Receipt] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            held = self._requests.pop((stage, rid), None) is not None and self._alive
+            if held:
+                self._aborting[stage, rid] = (time.perf_counter(), future)
+                self._urgent.append(Abort(stage, rid, used))
+                self._lock.notify_all()
+        if not held:
+            future.set_result(Receipt(stage, 0.0, 0))
+        return future
+
+    def view(self, stage: StageName) -> dict[str, Any]:
+        """The stage's figures when they were last told, and how often the process was started anew."""
+        return {**self._views[stage], "restarts": self.restarts}
+
+    def close(self) -> None:
+        """End the process; what it held is gone, and nobody is told."""
+        with self._lock:
+            self._closing = True
+            self._requests.clear()
+            self._lock.notify_all()
+            if self._channel is not None:
+                self._channel.hang_up()
+        if self._supervisor.ident is not None:
+            self._supervisor.join()
+
+    # ---- inside; `_post` with the lock held ----
+
+    def _post(self, command: Command) -> bool:
+        if len(self._outbox) >= MAX_PENDING:
+            log.error("process of %s: it left %d messages unread and is ended", self.name, MAX_PENDING)
+            self._alive = False
+            assert self._channel is not None
+            self._channel.hang_up()
+            return False
+        self._outbox.append(command)
+        self._lock.notify_all()
+        return True
+
+    def _supervise(self) -> None:
+        """One process after another, until closed or until the first does not start."""
+        pause = 0.0
+        while not self._closing:
+            self._ready = False
+            error = self._live()
+            self._bury()
+            if not self._started.done():
+                self._started.set_exception(error)
+                return
+            if self._closing:
+                return
+            log.error("%s; another is started", error)
+            self.restarts += 1
+            pause = 0.0 if self._ready else min(max(2 * pause, FIRST_PAUSE_S), LONGEST_PAUSE_S)
+            with self._lock:
+                self._lock.wait_for(lambda: self._closing, timeout=pause)
+
+    def _live(self) -> BaseException:
+        """A process from its start to its death; gives what ended it."""
+        channel, theirs = channel_pair()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "voice_agent.engine.process_child", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                process_group=0,
+            )
+        with self._lock:
+            self._channel, self.pid = channel, process.pid
+            if self._closing:
+                channel.hang_up()
+        writer = threading.Thread(target=self._write, args=[channel], name=f"outbox-{self.name}", daemon=True)
+        try:
+            channel.send(sys.path)
+            channel.send(self.job)
+            answer = channel.receive()
+            if isinstance(answer, Refused):
+                return answer.error
+            self._open(answer)
+            writer.start()
+            channel.expect_within(HUNG_S)
+            while True:
+                self._take(channel.receive())
+        except TimeoutError:
+            return TimeoutError(f"the process of {self.name}: expected a sign of life within {HUNG_S:g} s, got none")
+        except (EOFError, OSError):
+            return StageDied(f"the process of {self.name} ended")
+        except Exception as error:
+            log.exception("process of %s: what it sent could not be used", self.name)
+            return error
+        finally:
+            with self._lock:
+                self._alive = False
+                self._lock.notify_all()
+            channel.hang_up()
+            process.kill()
+            process.wait()
+            if writer.ident is not None:
+                writer.join()
+            channel.close()
+
+    def _open(self, ready: Ready) -> None:
+        self.facts, self._views = ready.facts, ready.views
+        with self._lock:
+            self._alive = self._ready = True
+        if not self._started.done():
+            self._started.set_result(None)
+
+    def _write(self, channel: Channel) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._urgent or self._outbox or not self._alive)
+                if not self._alive:
+                    return
+                message = self._urgent.popleft() if self._urgent else self._outbox.popleft()
+            try:
+                channel.send(message)
+            except OSError:
+                channel.hang_up()
+                return
+
+    def _take(self, message: Result | Failed | Freed | Figures) -> None:
+        if isinstance(message, Figures):
+            self._views = message.views
+        elif isinstance(message, Result):
+            self._result((message.stage, message.rid), message.values)
+        elif isinstance(message, Failed):
+            self._failed((message.stage, message.rid), message.error)
+        else:
+            with self._lock:
+                since, future = self._aborting.pop((message.stage, message.rid))
+            receipt = message.receipt
+            future.set_result(Receipt(receipt.stage, 1000 * (time.perf_counter() - since), receipt.wasted))
+
+    def _bury(self) -> None:
+        """Tell everybody who waits for the dead process."""
+        with self._lock:
+            requests, self._requests = self._requests, {}
+            aborting, self._aborting = self._aborting, {}
+            self._outbox.clear()
+            self._urgent.clear()
+            nothing = {"slots_in_use": 0, "waiting": 0}
+            self._views = {stage: {**view, **nothing} for stage, view in self._views.items()}
+        for (stage, _), (since, future) in aborting.items():
+            future.set_result(Receipt(stage, 1000 * (time.perf_counter() - since), 0))
+        for (stage, _), request in requests.items():
+            request.fail(stage, StageDied(f"the process of {self.name} died"))

@@ -1,0 +1,118 @@
+"""A stage process: `python -m voice_agent.engine.process_child FD`, started by `StageProcess`.
+
+Its stages run as they do in the server, each with a worker thread of its own; this file only carries calls in and
+results out. A worker that has a result waits while the server does not read, so nothing piles up here. Talker and codec
+in one process are joined here, so that codes do not cross twice. The process ends when its channel does, at once:
+the server that owned it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NoReturn
+
+import torch
+
+from voice_agent.engine.process_channel import Channel
+from voice_agent.engine.process_messages import (
+    FIGURES_S,
+    Abort,
+    Command,
+    Failed,
+    Figures,
+    Freed,
+    Job,
+    Ready,
+    Refused,
+    Result,
+    Role,
+    make_stages,
+    portable,
+)
+from voice_agent.engine.protocols import StageName
+from voice_agent.engine.stage import Receipt
+
+
+class Host:
+    """The stages of this process, and the server's hand on them."""
+
+    def __init__(self, channel: Channel, job: Job) -> None:
+        torch.set_num_threads(job.threads)
+        self._channel = channel
+        self.stages, facts = make_stages(job)
+        self._tell(Ready(facts, self._views()))
+        threading.Thread(target=self._tell_figures, name="figures", daemon=True).start()
+
+    def obey(self, message: Command | Abort) -> None:
+        """Carry out one message of the server's."""
+        stage, name, rid = self.stages[message.stage], message.stage, message.rid
+        if isinstance(message, Abort):
+            stage.abort(rid, message.used).add_done_callback(lambda future: self._freed(name, rid, future))
+            return
+        roles: dict[Role, Callable[..., None]] = {
+            Role.RESULT: lambda *values: self._result(name, rid, values),
+            Role.FAIL: lambda _, error: self._tell(Failed(name, rid, portable(error))),
+        }
+        arguments = (roles[value] if isinstance(value, Role) else value for value in message.arguments)
+        getattr(stage, message.method)(rid, *arguments)
+
+    def _result(self, name: StageName, rid: int, values: tuple[Any, ...]) -> None:
+        codec: Any = self.stages.get("codec")
+        if name == "talker" and codec is not None:
+            if values[0] is None:
+                codec.finish(rid)
+            else:
+                codec.push(rid, values[0].codes)
+        self._tell(Result(name, rid, values))
+
+    def _freed(self, name: StageName, rid: int, future: Future[Receipt]) -> None:
+        self._tell(Freed(name, rid, future.result()))
+
+    def _tell_figures(self) -> None:
+        while True:
+            time.sleep(FIGURES_S)
+            self._tell(Figures(self._views()))
+
+    def _views(self) -> dict[StageName, dict[str, Any]]:
+        return {name: stage.view() for name, stage in self.stages.items()}
+
+    def _tell(self, message: Any) -> None:
+        try:
+            self._channel.send(message)
+        except OSError:
+            leave()
+
+
+def leave() -> NoReturn:
+    """End at once: nobody waits for what the workers are doing."""
+    os._exit(0)
+
+
+def main(descriptor: int) -> NoReturn:
+    # The server decides when this process ends; a Ctrl-C or a service manager that means the server ends both.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    channel = Channel(socket.socket(fileno=descriptor))
+    try:
+        sys.path[:] = channel.receive()
+        job = channel.receive()
+        try:
+            host = Host(channel, job)
+        except Exception as error:
+            channel.send(Refused(portable(error)))
+            leave()
+        while True:
+            host.obey(channel.receive())
+    except (EOFError, OSError):
+        leave()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
