@@ -93,7 +93,7 @@ class Deadline:
     """
 
     urgent_s: float = 0.3
-    longest_s: float = 0.025
+    longest_s: float = 0.05
     stretch: float = 1.1
     max_batch: int = 64
     cost: StepCost = field(default_factory=StepCost)
@@ -116,10 +116,10 @@ class Deadline:
 
 def most_rows(cost: StepCost, longest_s: float, size: int, max_batch: int) -> int:
     """Rows of `size` units that a step of `longest_s` has room for, or one that is twice as long as a row's own."""
-    if not cost.each:
+    allowed_s = max(longest_s, 2 * cost.of(size)) - cost.base
+    if max_batch * size * cost.each <= allowed_s:
         return max_batch
-    allowed_s = max(longest_s, 2 * cost.of(size))
-    return max(1, min(max_batch, int((allowed_s - cost.base) / (cost.each * size))))
+    return max(1, int(allowed_s / (cost.each * size)))
 
 
 @dataclass(frozen=True)

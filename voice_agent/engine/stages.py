@@ -156,6 +156,7 @@ class TalkRow(Row):
     played: int = 0
     backlog: list[TextToken] = field(default_factory=list)
     complete: bool = False
+    held: bool = False
 
 
 class TalkerStage(Stage[TalkRow]):
@@ -164,7 +165,7 @@ class TalkerStage(Stage[TalkRow]):
     def __init__(self, model: Talker, *, ahead_ms: float = 1500.0) -> None:
         self.model = model
         self.ahead_frames = max(1, round(ahead_ms * model.frame_rate / 1000))
-        super().__init__("talker", model.slots, Deadline(longest_s=0.5 / model.frame_rate))
+        super().__init__("talker", model.slots, Deadline(longest_s=1 / model.frame_rate))
 
     def submit(
         self,
@@ -201,8 +202,17 @@ class TalkerStage(Stage[TalkRow]):
 
         self._on(rid, command)
 
+    def hold(self, rid: int, held: bool) -> None:
+        """The listener may have been cut in on: the row is not stepped while it is held, and keeps all it has."""
+
+        def command(row: TalkRow) -> None:
+            row.held = held
+
+        self._on(rid, command)
+
     def _start(self, row: TalkRow, slot: int) -> None:
         self.model.start(slot, row.language, row.voice)
+        row.reads = True
         if row.backlog:
             self.model.push(slot, row.backlog)
             row.backlog = []
@@ -213,7 +223,10 @@ class TalkerStage(Stage[TalkRow]):
         able = [
             row
             for row in rows
-            if row.slot is not None and row.made - row.played < self.ahead_frames and self.model.ready(row.slot)
+            if row.slot is not None
+            and not row.held
+            and row.made - row.played < self.ahead_frames
+            and self.model.ready(row.slot)
         ]
         rate = self.model.frame_rate
         claims = [Claim(speech_due(row.asked_s, now_s, row.made - row.played, row.made, rate)) for row in able]
@@ -222,6 +235,7 @@ class TalkerStage(Stage[TalkRow]):
     def _step(self, rows: Sequence[TalkRow]) -> int:
         frames = self.model.step([row.slot for row in rows if row.slot is not None])
         for row, frame in zip(rows, frames, strict=True):
+            row.reads = isinstance(frame, Prefilling)
             if isinstance(frame, Prefilling):
                 continue
             if frame is None:
@@ -250,7 +264,7 @@ class CodecStage(Stage[DecodeRow]):
         self.model, self.max_chunk = model, max_chunk
         self.frame_rate = model.sample_rate / model.samples_per_frame
         self._size = 0
-        super().__init__("codec", model.slots, Deadline(longest_s=0.5 / self.frame_rate))
+        super().__init__("codec", model.slots, Deadline(longest_s=1 / self.frame_rate))
 
     def submit(self, rid: int, on_pcm: Callable[[Pcm, bool], None], fail: Callable[[str, BaseException], None]) -> None:
         """`on_pcm(pcm, last)`: float32 PCM in order; `last` is True once, with the final samples."""
