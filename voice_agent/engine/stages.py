@@ -79,6 +79,11 @@ class ThinkerStage(Stage[ThinkRow]):
 
         self._on(rid, command)
 
+    @property
+    def judges(self) -> bool:
+        """Whether the model can say if a turn is complete."""
+        return isinstance(self.model, JudgesTurnEnd)
+
     def turn_end(self, request: ThinkRequest) -> Future[float]:
         """Whether the last message is a complete turn (`JudgesTurnEnd`), found between two steps.
 
