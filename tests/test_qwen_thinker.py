@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from voice_agent.qwen.thinker import QwenThinker
 
 pytestmark = pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")
 
+SYSTEM = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
 TOOLS = {"add": {"description": "Add a drink.", "parameters": {"type": "object", "properties": {}}}}
 
 
@@ -129,13 +131,140 @@ def test_another_call_takes_a_copy_of_the_prefix_and_leaves_the_row(
     assert count.read < 30  # the first call's dialogue was still there
 
 
-def test_dialogues_are_kept_in_a_bounded_number_of_rows(network: Qwen3OmniMoeForConditionalGeneration) -> None:
-    thinker = model(network, slots=2, kept=1, max_reply=2).thinker
-    for index in range(20):
-        think(thinker, index % 2, ask(f"number {index}"))
+def turn(text: str, conversation: str, before: tuple[Message, ...] = ()) -> ThinkRequest:
+    return replace(ask(text, before=before), conversation=conversation)
+
+
+def length(thinker: QwenThinker, request: ThinkRequest) -> int:
+    return len(thinker.template.render(request).ids)
+
+
+def test_calls_that_say_the_same_keep_a_row_each(network: Qwen3OmniMoeForConditionalGeneration) -> None:
+    thinker = model(network).thinker
+    said = {name: think(thinker, 0, turn("good morning", name)) for name in ("a", "b")}
+    before = (Message("user", "good morning"), Message("assistant", text_of(said["a"])))
+    also = ""  # what the row of the first holds beyond, and the second takes a copy of
+    for name, text in (("b", "less ice"), ("a", "no, wait")):
+        request = turn(text, name, before)
+        count = Count(thinker)
+        second = think(thinker, 0, request)
+        kept = length(thinker, turn("good morning", name)) + len(said[name]) + len(tiny_qwen.tokenizer().encode(also))
+        assert count.read == length(thinker, request) - kept + len(second)
+        assert [token.id for token in second] == [token.id for token in think(model(network).thinker, 0, request)]
+        also = "<|im_end|>\n<|im_start|>user\n"
+    rows = {row.conversation: row.number for row in thinker._rows if row.keys}
+    assert rows.keys() == {"a", "b"}
+
+
+def test_words_that_replace_the_last_ones_are_all_that_is_read_again(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    """The caller went on talking, so that the turn begins anew: after it was given up, or while it still runs."""
+    thinker = model(network).thinker
+    alone = [token.id for token in think(model(network).thinker, 0, turn("good morning to you", "a"))]
+    thinker.start(0, turn("good morning", "a"))
+    for _ in range(3):
+        thinker.step([0])
+    for slot in (1, 0):
+        request = turn("good morning to you", "a")
+        count = Count(thinker)
+        assert [token.id for token in think(thinker, slot, request)] == alone
+        new = " to you<|im_end|>\n<|im_start|>assistant\n" if slot == 1 else "\n"
+        assert count.read == len(tiny_qwen.tokenizer().encode(new)) + len(alone)
+        thinker.free(0)
+    assert sum(row.conversation == "a" and bool(row.keys) for row in thinker._rows) == 2
+
+
+def test_a_bounded_number_of_dialogues_is_kept_and_the_one_that_waited_longest_goes(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    thinker = model(network, slots=2, kept=1, max_reply=3).thinker
+    first = {name: think(thinker, 0, turn(f"I am {name}", name)) for name in "abcd"}
     assert len(thinker._rows) == 3
+    assert {row.conversation for row in thinker._rows} == {"b", "c", "d"}
+    for name, kept in (("b", True), ("a", False)):
+        before = (Message("user", f"I am {name}"), Message("assistant", text_of(first[name])))
+        request = turn("less ice", name, before)
+        fresh = [token.id for token in think(model(network, max_reply=3).thinker, 0, request)]
+        count = Count(thinker)
+        assert [token.id for token in think(thinker, 0, request)] == fresh
+        everything = length(thinker, request) + len(fresh)
+        shared = length(thinker, turn(f"I am {name}", name)) + len(first[name]) if kept else 0
+        common = 0 if kept else len(tiny_qwen.tokenizer().encode(SYSTEM + "I am "))
+        assert count.read == everything - shared - common
+    assert {row.conversation for row in thinker._rows} == {"a", "b", "d"}
     assert thinker.rows_in_use == 0
-    assert all(len(row.keys) < 100 for row in thinker._rows)
+
+
+def test_one_long_prompt_does_not_stall_the_others(network: Qwen3OmniMoeForConditionalGeneration) -> None:
+    """Two long prompts are read 16 positions a step, the first one first; a third call writes a token in each step."""
+    served = model(network, prefill=16, max_reply=40)
+    thinker = served.thinker
+    thinker.start(0, ask("hi"))
+    while thinker.step([0])[0].token is None:
+        pass
+    requests = {1: ask("x" * 100), 2: ask("y" * 60)}
+    for slot, request in requests.items():
+        thinker.start(slot, request)
+    left = {slot: len(thinker._by_slot[slot].turn.waiting) for slot in requests}
+    ended: list[int] = []
+    steps = 0
+    while len(ended) < 2:
+        steps += 1
+        count = Count(thinker)
+        thoughts = thinker.step([0, 1, 2])
+        assert thoughts[0].token is not None
+        assert count.read <= 16 + 3
+        ended += [slot for slot in (1, 2) if thoughts[slot].token and slot not in ended]
+    assert ended == [1, 2]
+    assert steps == -(-sum(left.values()) // 16)
+    fresh = {slot: think(model(network).thinker, 0, request, tokens=1) for slot, request in requests.items()}
+    assert all(thinker._by_slot[slot].turn.written.ids[0] == fresh[slot][0].id for slot in requests)
+
+
+def test_a_long_prompt_of_one_reply_does_not_stall_the_frames_of_another(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    alone = [Drive(model(network)).whole(0, ask(text)) for text in ("hi", "x" * 100)]
+    drive = Drive(model(network, prefill=16))
+    short = drive.join(0, ask("hi"))
+    while not short.codes:
+        drive.think([0])
+        drive.talk([0])
+    long = drive.join(1, ask("x" * 100))
+    while not long.tokens:
+        drive.think([1])
+    while not (short.done and long.done):
+        drive.think([0, 1])
+    steps = 0
+    while not long.codes:
+        before = len(short.codes)
+        drive.talk([0, 1])
+        steps += 1
+        assert len(short.codes) == before + 1
+    rows = 100 + len(tiny_qwen.tokenizer().encode("<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n")) + 5
+    assert steps == -(-rows // 16)
+    over: set[int] = set()
+    while len(over) < 2:
+        over |= set(drive.talk([slot for slot in (0, 1) if slot not in over]))
+    assert short.same_as(alone[0])
+    assert long.same_as(alone[1])
+
+
+def test_a_recording_that_was_half_read_is_read_again_as_a_whole(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    served = model(network, listen=True, prefill=24)
+    audio = (3000 * np.sin(np.arange(32_000) / 17)).astype(np.int16)
+    request = replace(ask("", audio=audio), conversation="a")
+    frames = served.thinker.template.audio_frames(audio)
+    served.thinker.start(0, request)
+    served.thinker.step([0])
+    keys = served.thinker._rows[0].keys
+    assert 0 < sum(key < 0 for key in keys) < frames
+    served.thinker.free(0)
+    fresh = Drive(model(network, listen=True)).whole(0, request)
+    assert Drive(served).whole(0, request).same_as(fresh)
 
 
 def test_a_recording_is_kept_with_the_dialogue(network: Qwen3OmniMoeForConditionalGeneration) -> None:

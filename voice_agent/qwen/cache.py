@@ -46,10 +46,10 @@ class SlotCache:
         positions = torch.tensor(starts, device=device).unsqueeze(1) + torch.arange(count, device=device)
         return CacheStep(self, torch.tensor(rows, device=device), positions, torch.arange(longest, device=device))
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Give `target` the first `length` positions of `source`."""
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        """Give row `target` the positions from `start` to before `end` of row `source`."""
         for store in (self.keys, self.values):
-            store[:, target, :, :length] = store[:, source, :, :length]
+            store[:, target, :, start:end] = store[:, source, :, start:end]
 
 
 class CacheStep:

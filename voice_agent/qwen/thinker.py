@@ -227,13 +227,14 @@ class QwenThinker:
                 source, shared, written, continues, prompt = row, length, own, known, candidate
         if len(prompt.ids) >= self.max_length:
             raise ValueError(f"expected a dialogue of less than {self.max_length} tokens, got {len(prompt.ids)}")
+        target = self._free_row(request, source if continues else None)
         for row in self._rows:
             length = _shared(prompt.keys, row.keys)
             if length > shared:
                 source, shared = row, length
-        target = self._free_row(request, source if continues else None)
-        if source is not None and source is not target and shared:
-            self._cache.copy(source.number, target.number, shared)
+        held = _shared(prompt.keys, target.keys)
+        if source is not None and shared > held:
+            self._cache.copy(source.number, target.number, held, shared)
             target.keys = source.keys[:shared]
             target.heard = [(at, states) for at, states in source.heard if at + len(states) <= shared]
         target.written = written if continues else []
