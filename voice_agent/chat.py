@@ -41,6 +41,7 @@ class Chat:
             self.language,
             self.agent.instructions,
             self.agent.schemas(),
+            speak=False,
         )
         rid = next(self.thinker.ids)
         self.conversation.add(Message("user", text))
