@@ -131,7 +131,7 @@ def test_a_cut_reply_is_told_in_the_order_that_clients_rely_on() -> None:
             await bench.hush()
             await bench.until(lambda: bench.speaker.queued_ms > 1000)
             await bench.play(26)
-            await bench.say(300)
+            await bench.say(1000)
             await bench.until(lambda: "agent.turn.receipts" in bench.kinds())
             item_id = bench.last("conversation.item.truncated")["item_id"]
             assert text_of(bench, item_id) == "word " * 5
@@ -257,7 +257,7 @@ def test_an_output_that_comes_after_a_barge_in_is_remembered() -> None:
         model = FakeModel(FakeThinker(calls=[ToolCall("c1", "weather", {})]))
         async with in_call(Bench(model, ["never mind"])) as bench:
             await _call_weather(bench)
-            await bench.say(400)
+            await bench.say(1000)
             output(bench, "c1", "late")
             ask(bench, "response.create")
             assert refused(bench, "response.create") == "nothing_to_answer"
@@ -418,7 +418,7 @@ def test_a_commit_ends_a_turn_before_the_silence_does() -> None:
             await bench.say(600)
             await bench.hush(300)
             await bench.until(lambda: bench.asr.streams[0].finals)
-            await bench.say(300)
+            await bench.say(1000)
             await bench.until(lambda: bench.asr.streams[0].pushed >= 1200 * 16)
             ask(bench, "input_audio_buffer.commit")
             await bench.until(lambda: "response.created" in bench.kinds())
@@ -706,7 +706,7 @@ def test_the_schemas_take_the_servers_events_and_the_clients() -> None:
             await bench.hush()
             await bench.until(lambda: bench.speaker.queued_ms > 600)
             await bench.play(20)
-            await bench.say(400)
+            await bench.say(1000)
             await bench.until(lambda: "agent.turn.receipts" in bench.kinds())
             for event in bench.events:
                 if event["type"] != "agent.till.updated":

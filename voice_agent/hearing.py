@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from voice_agent.engine.protocols import Language
 from voice_agent.turn import SAMPLES_PER_MS
+from voice_agent.vad import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from voice_agent.asr import AsrStream, Transcript
@@ -41,12 +42,14 @@ PRE_ROLL_MS = 200
 class Utterance:
     """What the caller said in one go, spoken or typed, and its final transcript once there is one.
 
-    `onset`, `last_voiced`: samples of the caller's audio. `final_at`: the sample up to which the final transcript
-    goes that was begun last, `generation` counts them. `announced`: the client was told that speech has started.
+    `onset`, `last_voiced`: samples of the caller's audio; `begun_at`: the first one that is recognised. `final_at`: the
+    sample up to which the final transcript goes that was begun last, `generation` counts them. `announced`: the client
+    was told that speech has started.
     """
 
     item_id: str
     onset: int = 0
+    begun_at: int = 0
     stream: AsrStream | None = None
     last_voiced: int = 0
     announced: bool = False
@@ -77,13 +80,14 @@ class Hearing:
     """Audio, voice detection and recognition of one call. All methods belong to the event loop.
 
     `current` is the utterance that is being spoken. Callbacks: `on_voice` with the detector's events, in order;
-    `on_partial` with each hypothesis of the current utterance; `on_final` when an utterance's words are known, or
-    have failed; `on_overload` when the recogniser does not keep up, and the current utterance was dropped.
+    `on_partial` with each hypothesis of the current utterance, and the sample up to which it goes; `on_final` when an
+    utterance's words are known, or have failed; `on_overload` when the recogniser does not keep up, and the current
+    utterance was dropped.
     """
 
     def __init__(self, runtime: Runtime, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
         self.on_voice: Callable[[list[VadEvent]], None] = lambda events: None
-        self.on_partial: Callable[[Utterance, Transcript], None] = lambda utterance, transcript: None
+        self.on_partial: Callable[[Utterance, Transcript, int], None] = lambda utterance, transcript, at: None
         self.on_final: Callable[[Utterance], None] = lambda utterance: None
         self.on_overload: Callable[[], None] = lambda: None
         self.current: Utterance | None = None
@@ -187,6 +191,11 @@ class Hearing:
             self.current.stream.cancel()
         self.current = None
 
+    def unspeculate(self, utterance: Utterance) -> None:
+        """The caller goes on: the final transcript that was begun is none."""
+        utterance.generation += 1
+        utterance.final_at = -1
+
     def finalise(self, utterance: Utterance) -> None:
         """Begin the final transcript of what was said so far; a later one supersedes it."""
         utterance.generation += 1
@@ -213,7 +222,7 @@ class Hearing:
 
     def _on_partial(self, utterance: Utterance, transcript: Transcript) -> None:
         if utterance is self.current:
-            self.on_partial(utterance, transcript)
+            self.on_partial(utterance, transcript, utterance.begun_at + round(transcript.seconds * SAMPLE_RATE))
 
     def _recognise(self, pcm: npt.NDArray[np.int16]) -> None:
         if self.current is None or self.current.stream is None:

@@ -35,7 +35,7 @@ KEEP_MS = 300
 """A reply of which less was heard answered too soon: it leaves no trace, and its words are joined to what follows."""
 
 
-def _written_in(text: str, recognised: Language | None) -> Language | None:
+def written_in(text: str, recognised: Language | None) -> Language | None:
     """The language of an utterance: that of its script where this tells, else the one that the recogniser heard.
 
     Three words or more without a Chinese character are English; fewer may be a name inside a Mandarin call.
@@ -88,6 +88,7 @@ class Turn:
         self._heard_words_at = 0.0
         self._started = False
         self._told_heard = -1
+        self.all_written = False
         self._text_before = 0
         self._calls: tuple[ToolCall, ...] = ()
         self._results: dict[str, Any] = {}
@@ -180,7 +181,7 @@ class Turn:
             return
         settings = session.settings
         self._audio = self._recording()
-        self.language = settings.language or _written_in(spoken[-1].text, spoken[-1].language) or session.call.language
+        self.language = settings.language or written_in(spoken[-1].text, spoken[-1].language) or session.call.language
         self._when_certain(self._take_language)
         self.text = self._joint.join(source.text for source in spoken)
         asked = self._options.instructions
@@ -292,6 +293,7 @@ class Turn:
         if len(pcm):
             speaker.write(self.epoch, pcm)
         if last:
+            self.all_written = True
             speaker.end(self.epoch)
 
     def on_text_done(self) -> None:
@@ -374,6 +376,9 @@ class Turn:
         if tell and self._started:
             self._tell_heard(samples, self.reply.spoken.heard_text(samples))
         now = time.perf_counter()
+        if self.session.speaker.paused:
+            self._progress_at = now
+            return
         if self._calls:
             if self._client_calls and now - self._called_at > CLIENT_TOOL_S:
                 text = f"expected the outputs of {sorted(self._client_calls)} within {CLIENT_TOOL_S:.0f} s, got none"
@@ -382,6 +387,12 @@ class Turn:
         stall_s = self.session.runtime.config.stall_ms / 1000
         if self.session.speaker.queued_ms == 0 and now - self._progress_at > stall_s:
             self.on_failed("engine", TimeoutError(f"expected progress within {stall_s:.1f} s, got none"))
+
+    def hold(self, held: bool) -> None:
+        """While it is held no stage makes more of it, and nothing of it is freed."""
+        self._progress_at = time.perf_counter()
+        if self.reply is not None:
+            self.reply.hold(held)
 
     def _tell_heard(self, samples: int, text: str) -> None:
         if samples != self._told_heard:

@@ -21,13 +21,13 @@ import numpy.typing as npt
 from voice_agent import wire
 from voice_agent.agent import Call, view_of
 from voice_agent.conversation import Conversation
-from voice_agent.engine.protocols import ToolCall
+from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Spoken
 from voice_agent.hearing import Hearing, Utterance
-from voice_agent.live import Turn
+from voice_agent.live import Turn, written_in
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
-from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
+from voice_agent.turn import SAMPLES_PER_MS, Action, TwoPhasePolicy
 from voice_agent.wire import server as events
 from voice_agent.wire.client import ResponseOptions
 from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig, TurnDetection
@@ -54,6 +54,12 @@ UNANSWERED = 32
 TOOLS_S = 2.0
 TICK_S = 0.05
 TICKS_PER_HEARD = 4
+# A reply of which no more than this is left to be sent is about to end: what is said now can be the answer to it.
+CLOSING_MS = 300
+# How far a reply that goes on after a pause may go back, to a place between two syllables.
+REWIND_MS = 240
+# The probability that a turn is complete where nobody can say.
+UNSURE = 0.5
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Session:
         self._said: OrderedDict[str, tuple[Spoken, int]] = OrderedDict()
         self._requests = Requests(self)
         self._hearing = self._open_ears()
-        self._policy = TurnPolicy(self.settings.turn)
+        self._policy = TwoPhasePolicy(self.settings.turn, judged=self._judges)
         self._closed = anyio.Event()
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
         self._tasks: asyncio.TaskGroup | None = None
@@ -101,6 +107,10 @@ class Session:
         self._receipts: asyncio.Future[list[Receipt]] | None = None
         self._serial = 0
         self._events = 0
+
+    @property
+    def _judges(self) -> bool:
+        return self.runtime.engine.thinker.judges
 
     @property
     def conversation_id(self) -> str:
@@ -251,13 +261,16 @@ class Session:
         utterance = self._hearing.current
         if action.kind == "speech_started":
             self._open_utterance(action.at)
-        elif action.kind == "interrupt":
+        elif action.kind in ("pause", "resume", "interrupt"):
             if detection.interrupt_response:
-                self.interrupt("turn_detected")
+                self._hold(action.kind)
         elif utterance is None:
             return
         elif action.kind == "speculate":
             self._hearing.finalise(utterance)
+        elif action.kind == "unspeculate":
+            self._hearing.unspeculate(utterance)
+            self.drop_guess()
         elif action.kind == "speech_stopped":
             utterance.last_voiced = action.at
             if utterance.announced:
@@ -271,6 +284,22 @@ class Session:
         else:
             self._hearing.drop()
 
+    def _hold(self, kind: Literal["pause", "resume", "interrupt"]) -> None:
+        """A voice over the reply: hold it until it is known what that was, then let it go on, or cancel it."""
+        turn = self.turn
+        if turn is None:
+            return
+        if kind == "interrupt":
+            self.interrupt("turn_detected")
+        elif kind == "pause" and not self.speaker.paused:
+            self.speaker.pause()
+            turn.hold(True)
+            self.tell(events.AgentTurnPaused(turn_id=turn.id))
+        elif kind == "resume" and self.speaker.paused:
+            self.speaker.resume(rewind_ms=REWIND_MS)
+            turn.hold(False)
+            self.tell(events.AgentTurnResumed(turn_id=turn.id))
+
     def _open_utterance(self, onset: int) -> None:
         language, likely = self.settings.language, self.call.language
         utterance = self._hearing.open(self.new_id("item"), onset, language, likely)
@@ -283,17 +312,38 @@ class Session:
         told_ms = max(0, utterance.onset) // SAMPLES_PER_MS
         self.tell(events.SpeechStarted(audio_start_ms=told_ms, item_id=utterance.item_id))
 
-    def _on_partial(self, utterance: Utterance, transcript: Transcript) -> None:
+    def _on_partial(self, utterance: Utterance, transcript: Transcript, at: int) -> None:
         if utterance.announced and transcript.text:
             delta = utterance.agree(transcript.text)
             told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
             self.tell(told)
+        self._do(self._policy.words(transcript.text, transcript.language, at, final=False))
 
     def _on_final(self, utterance: Utterance) -> None:
         if utterance.committed:
             self._tell_transcript(utterance)
-        elif utterance is self._hearing.current:
+            return
+        if utterance is self._hearing.current and not utterance.failed:
+            self._do(self._policy.words(utterance.text, utterance.language, utterance.final_at, final=True))
+        if utterance is self._hearing.current:
             self._guess(utterance)
+            if self._judges:
+                self.spawn(self._judge(utterance, utterance.generation))
+
+    async def _judge(self, utterance: Utterance, generation: int) -> None:
+        """Ask the thinker whether these words are all of the turn."""
+        said = [*(source.text for source in self.unanswered if source.text), utterance.text]
+        language = written_in(utterance.text, utterance.language) or self.call.language
+        words = Message("user", ("" if language == "zh" else " ").join(said))
+        request = ThinkRequest(messages=(*self.conversation.messages, words), language=language)
+        complete = UNSURE
+        if utterance.text:
+            try:
+                complete = await asyncio.wrap_future(self.runtime.engine.thinker.turn_end(request))
+            except Exception:
+                log.exception("call %s: the end of a turn could not be judged", self.call_id)
+        if utterance is self._hearing.current and generation == utterance.generation:
+            self._do(self._policy.turn_end(complete, utterance.final_at))
 
     # Turns that may be none.
 
@@ -407,7 +457,8 @@ class Session:
         """The turn has said all it had to say, or had nothing to say."""
         if self.turn is turn:
             self.turn = None
-            self._policy.reply_ended()
+            self.speaker.resume()
+            self._policy.reply_ended(heard_all=True)
             self._announce_late()
 
     def _announce_late(self) -> None:
@@ -442,6 +493,7 @@ class Session:
 
     def _on_started(self, epoch: int) -> None:
         if self.turn is not None and self.turn.epoch == epoch:
+            self._policy.reply_audible()
             self.turn.on_first_packet()
 
     def _on_drained(self, epoch: int, samples: int) -> None:
@@ -454,6 +506,8 @@ class Session:
             await anyio.sleep(TICK_S)
             ticks += 1
             if self.turn is not None:
+                if self.turn.all_written and self.speaker.queued_ms <= CLOSING_MS:
+                    self._policy.reply_closing()
                 self.turn.tick(self.heard_of(self.speaker.sent()), tell=ticks % TICKS_PER_HEARD == 0)
 
     # What the client asks for.

@@ -92,6 +92,11 @@ class Reply:
             self.engine.talker.played(self.rid, frames)
             self.engine.codec.played(self.rid, frames)
 
+    def hold(self, held: bool) -> None:
+        """Whether the talker is to rest while it is unclear if the reply is still wanted."""
+        if self.speak:
+            self.engine.talker.hold(self.rid, held)
+
     @property
     def spoken(self) -> Spoken:
         """What was spoken so far, to be kept when the reply is over."""
