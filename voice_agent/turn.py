@@ -254,12 +254,13 @@ class TwoPhasePolicy:
 
     def _on_silence(self, utterance: _Utterance) -> list[Action]:
         utterance.gap = True
-        actions = []
+        actions = self._judge(utterance)
         silence = self._now - utterance.last_voiced
-        if not utterance.speculated and silence >= self._samples(self.config.speculate_ms) and self._voice(utterance):
+        worth = utterance is self._open and not utterance.speculated and self._voice(utterance)
+        if worth and silence >= self._samples(self.config.speculate_ms):
             utterance.speculated = True
             actions.append(Action("speculate", self._now))
-        return actions + self._judge(utterance) + self._end(utterance)
+        return actions + self._end(utterance)
 
     def _judge(self, utterance: _Utterance) -> list[Action]:
         """Decide about a paused reply, as soon as there is reason to; and about an aside, if words have come."""
@@ -287,12 +288,12 @@ class TwoPhasePolicy:
     def _is_addressed(self, utterance: _Utterance) -> bool:
         """Whether its words are meant for the agent."""
         said = utterance.said
-        if said == "words":
-            return utterance.voiced >= self._samples(self.config.word_ms)
-        if said == "backchannel":
-            answers = self._reply == "closing" or (self._reply == "none" and self._asked)
-            return answers and utterance.silent and utterance.known
-        return said == "stop"
+        if said in (None, "none") or not self._voice(utterance):
+            return False
+        answers = self._reply == "closing" or (self._reply == "none" and self._asked)
+        if answers and utterance.silent and utterance.known:
+            return True
+        return said == "stop" or (said == "words" and utterance.voiced >= self._samples(self.config.word_ms))
 
     def _is_quiet(self, utterance: _Utterance) -> bool:
         if self._callers_db is None or utterance.voiced < self._samples(200) or not utterance.loudest:
@@ -339,7 +340,7 @@ class TwoPhasePolicy:
 
     def _is_turn(self, utterance: _Utterance) -> bool:
         """Only what was said to the agent, and no click, is a turn."""
-        return utterance.phase == "own" and (utterance.cut_in or self._voice(utterance))
+        return utterance.phase == "own" and self._voice(utterance)
 
     def _voice(self, utterance: _Utterance) -> bool:
         return utterance.voiced >= self._samples(self.config.min_voice_ms)
