@@ -16,7 +16,7 @@ LAYERS = (
     ("calling", "loading", "evaluate", "chat"),
     ("runtime",),
     ("config", "hearing", "session", "live", "realtime"),
-    ("server", "signalling", "client"),
+    ("server", "signalling", "client", "metrics"),
     ("media",),
     ("agent", "conversation", "wire", "turn", "words", "assets", "tls", "asr", "utterance", "vad", "whisper"),
     ("models",),

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from aiortc import RTCIceServer
 from fastapi import FastAPI, WebSocket
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 
 from voice_agent.media.access import ClientSecrets
@@ -27,6 +27,7 @@ from voice_agent.media.lag import LoopLag, process_figures
 from voice_agent.media.peer import MakeSession, PeerConfig
 from voice_agent.media.slow_clients import ImpatientProtocol
 from voice_agent.media.socket import SocketConfig
+from voice_agent.metrics import CONTENT_TYPE_LATEST, generate_latest, make_registry
 from voice_agent.signalling import Refusal, create_router, not_found, refused
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ def create_app(
     """The application. `info` is what GET /v1/agent returns; `page_dir` holds an index.html for GET /.
 
     `on_start` runs before the first request, `on_stop` after the last call has ended; `stats` adds to
-    GET /v1/calls/stats. `app.state.calls` are the calls while it runs.
+    GET /v1/calls/stats and, with its `engine`, to GET /metrics. `app.state.calls` are the calls while it runs.
     """
 
     @asynccontextmanager
@@ -131,17 +132,21 @@ def create_app(
         stopping = app.state.calls.stopping
         return JSONResponse({"status": "stopping" if stopping else "ok"}, status_code=503 if stopping else 200)
 
+    def figures() -> dict[str, Any]:
+        calls: Calls = app.state.calls
+        lag: LoopLag = app.state.lag
+        told = stats() if stats is not None else {}
+        return {"calls": calls.view(), "loop_lag": lag.percentiles(), **told}
+
     @app.get("/v1/calls/stats")
     async def call_stats() -> JSONResponse:
-        calls: Calls = app.state.calls
-        return JSONResponse(
-            {
-                "calls": calls.view(),
-                "loop_lag": app.state.lag.percentiles(),
-                "process": await process_figures(),
-                **(stats() if stats is not None else {}),
-            }
-        )
+        return JSONResponse({**figures(), "process": await process_figures()})
+
+    registry = make_registry(figures)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     @app.websocket("/{path:path}")
     async def no_socket(socket: WebSocket) -> None:

@@ -18,6 +18,8 @@ from voice_agent.media.access import SECRET_PREFIX, ClientSecrets, RateLimit
 PLACING = ("/v1/realtime/calls", "/v1/realtime", "/v1/pcm", "/v1/whip")
 """The ways to place a call: by POST, or by opening a WebSocket."""
 SECRETS = "/v1/realtime/client_secrets"
+FIGURES = ("/v1/calls/stats", "/metrics")
+"""What an operator asks."""
 
 _SUBPROTOCOL_KEY = "openai-insecure-api-key."
 
@@ -26,10 +28,11 @@ class Guard:
     """ASGI middleware in front of every route, so that the same rule holds on each way in, WebSockets included.
 
     A page may call from the server's own origin and from `allowed_origins`; a request without an origin is no page.
-    With an `api_key`, everything below /v1/ but a preflight asks for it as a Bearer key; a client secret opens all
-    but making more of them and the operator's figures. Browsers, which cannot send a Bearer key with a WebSocket,
-    give it as a subprotocol `openai-insecure-api-key.<key>`. Calls are placed, and secrets made without a key, at a
-    limited rate, by the address that the connection comes from. A valid secret is left in `scope["state"]["secret"]`.
+    With an `api_key`, /metrics and everything below /v1/ but a preflight ask for it as a Bearer key; a client secret
+    opens all but making more of them and the operator's figures. Browsers, which cannot send a Bearer key with a
+    WebSocket, give it as a subprotocol `openai-insecure-api-key.<key>`. Calls are placed, and secrets made without a
+    key, at a limited rate, by the address that the connection comes from. A valid secret is left in
+    `scope["state"]["secret"]`.
     """
 
     def __init__(
@@ -80,7 +83,8 @@ class Guard:
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
-        refusal = self._refusal(request) if scope["path"].startswith("/v1/") else None
+        guarded = scope["path"].startswith("/v1/") or scope["path"] in FIGURES
+        refusal = self._refusal(request) if guarded else None
         if refusal is not None:
             await _refuse(*refusal, scope, receive, send_with_headers)
             return
@@ -94,7 +98,7 @@ class Guard:
             if secret is None:
                 text = "expected a valid client secret, got one that is unknown or has expired"
                 return 401, text, {"WWW-Authenticate": "Bearer"}
-            if scope["path"] in (SECRETS, "/v1/calls/stats"):
+            if scope["path"] in (SECRETS, *FIGURES):
                 return 403, "expected the server's key, got a client secret", {}
             scope.setdefault("state", {})["secret"] = secret
         elif self._api_key is not None and not hmac.compare_digest((key or "").encode(), self._api_key.encode()):
