@@ -8,9 +8,10 @@ another. transformers keeps all experts of a layer in one tensor, the published 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.progress import track
@@ -19,14 +20,17 @@ from torch import Tensor
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
 from transformers.initialization import no_init_weights
 
+from voice_agent.engine.protocols import Codec, StageName, Talker, Thinker
 from voice_agent.qwen.config import QwenConfig
-from voice_agent.qwen.model import QwenOmni
+from voice_agent.qwen.model import QwenCard, QwenOmni, make_codec, make_talker, make_thinker, mark_ids
 from voice_agent.qwen.prompt import Template
 
-__all__ = ["CheckpointError", "load", "verify"]
+__all__ = ["CheckpointError", "describe", "load", "load_parts", "verify"]
 
 INDEX = "model.safetensors.index.json"
 NAMED = 8  # problems that an error spells out
+NETWORKS: Mapping[StageName, str] = {"thinker": "thinker", "talker": "talker", "codec": "code2wav"}
+EMBEDDINGS = "thinker.model.embed_tokens.weight"
 RENAMED = (
     ("thinker.model.audio_tower.", "thinker.audio_tower."),
     ("thinker.model.visual.", "thinker.visual."),
@@ -56,10 +60,7 @@ def find(source: str) -> Path:
 
 def verify(folder: Path) -> Qwen3OmniMoeConfig:
     """The folder's configuration, once its weights are what it describes. Raises CheckpointError."""
-    file = folder / "config.json"
-    if not file.is_file():
-        raise CheckpointError(f"{folder}: expected config.json, got none")
-    config = Qwen3OmniMoeConfig.from_pretrained(folder)
+    config = _configuration(folder)
     expected, stored = _expected(config), _stored(folder)
     problems = [f"missing {name} {shape}" for name, shape in expected.items() if name not in stored]
     problems += [f"{tensor.file}: unexpected {name}" for name, tensor in stored.items() if name not in expected]
@@ -75,17 +76,32 @@ def verify(folder: Path) -> Qwen3OmniMoeConfig:
 
 
 def read(
-    folder: Path, config: Qwen3OmniMoeConfig, device: str, dtype: torch.dtype
+    folder: Path,
+    config: Qwen3OmniMoeConfig,
+    device: str,
+    dtype: torch.dtype,
+    *,
+    speech_device: str = "",
+    networks: Collection[str] = tuple(NETWORKS.values()),
 ) -> Qwen3OmniMoeForConditionalGeneration:
-    """The weights of a verified folder, each put straight where it belongs; shows progress."""
-    with no_init_weights(), torch.device(device):
+    """The weights of a verified folder, each put straight where it belongs; shows progress.
+
+    `networks`: those to read; the others stay on meta tensors and take no memory. `speech_device`: of talker and
+    code2wav; empty: `device`.
+    """
+    with no_init_weights(), torch.device("meta"):
         network = Qwen3OmniMoeForConditionalGeneration._from_config(config, dtype=dtype)
-    places = _published(network.state_dict())
-    files = sorted({tensor.file for tensor in _stored(folder).values()})
-    for name in track(files, description="Loading weights"):
+    for name in networks:
+        empty = getattr(network, name)
+        with no_init_weights(), torch.device(device if name == "thinker" else speech_device or device):
+            setattr(network, name, type(empty)._from_config(empty.config, dtype=dtype))
+    places = {key: place for key, place in _published(network.state_dict()).items() if not place.is_meta}
+    stored = _stored(folder)
+    for name in track(sorted({stored[key].file for key in places}), description="Loading weights"):
         with safe_open(folder / name, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118
-                places[key].copy_(file.get_tensor(key))
+                if key in places:
+                    places[key].copy_(file.get_tensor(key))
     return network.eval()
 
 
@@ -94,21 +110,58 @@ def load(source: str, *, slots: int, config: QwenConfig = QwenConfig()) -> QwenO
 
     Raises CheckpointError for weights that are not those of the configuration.
     """
+    parts: dict[StageName, Any] = {**load_parts(source, tuple(NETWORKS), slots=slots, config=config)}
+    return QwenOmni(parts["thinker"], parts["talker"], parts["codec"], source)
+
+
+def load_parts(
+    source: str, stages: Sequence[StageName], *, slots: int, config: QwenConfig
+) -> dict[StageName, Thinker | Talker | Codec]:
+    """Load only these parts; no memory is taken for the others. Raises CheckpointError like `load`."""
     folder = find(source)
     ids = verify(folder)
     device = config.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    network = read(folder, ids, device, getattr(torch, config.dtype))
+    speech_device, dtype = config.speech_device or device, getattr(torch, config.dtype)
+    wanted = [NETWORKS[stage] for stage in stages]
+    network = read(folder, ids, device, dtype, speech_device=speech_device, networks=wanted)
     network.code2wav.float()
-    for speech in (network.talker, network.code2wav):
-        speech.to(config.speech_device or device)
-    template = Template.load(
+    extractor = WhisperFeatureExtractor.from_pretrained(folder) if config.listen else None
+    makers: dict[StageName, Callable[[], Thinker | Talker | Codec]] = {
+        "thinker": lambda: make_thinker(network, _template(folder, ids), extractor, slots, config),
+        "talker": lambda: make_talker(network, _marks(folder, ids).to(speech_device, dtype), slots, config),
+        "codec": lambda: make_codec(network, slots, config),
+    }
+    return {stage: makers[stage]() for stage in stages}
+
+
+def describe(source: str) -> QwenCard:
+    """What the checkpoint was made for, without its weights. Raises CheckpointError for a folder without it."""
+    folder = find(source)
+    return QwenCard(source, _template(folder, _configuration(folder)).takes_tools)
+
+
+def _configuration(folder: Path) -> Qwen3OmniMoeConfig:
+    file = folder / "config.json"
+    if not file.is_file():
+        raise CheckpointError(f"{folder}: expected config.json, got none")
+    config: Qwen3OmniMoeConfig = Qwen3OmniMoeConfig.from_pretrained(folder)
+    return config
+
+
+def _template(folder: Path, ids: Qwen3OmniMoeConfig) -> Template:
+    return Template.load(
         folder,
         audio_token_id=ids.thinker_config.audio_token_id,
         im_end_token_id=ids.im_end_token_id,
         n_window=ids.thinker_config.audio_config.n_window,
     )
-    extractor = WhisperFeatureExtractor.from_pretrained(folder) if config.listen else None
-    return QwenOmni.of(network, template, extractor, slots=slots, config=config, name=source)
+
+
+def _marks(folder: Path, ids: Qwen3OmniMoeConfig) -> Tensor:
+    """[3, H]: the thinker's embeddings of `mark_ids`, without the others."""
+    with safe_open(folder / _stored(folder)[EMBEDDINGS].file, framework="pt") as file:
+        rows = file.get_slice(EMBEDDINGS)
+        return torch.cat([rows[number : number + 1] for number in mark_ids(ids)])
 
 
 def _expected(config: Qwen3OmniMoeConfig) -> Mapping[str, tuple[int, ...]]:
