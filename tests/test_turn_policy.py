@@ -45,8 +45,7 @@ class Caller:
             if self.speaking and self.now - self.last_voiced >= HANGOVER * WINDOW:
                 self.give("offset", self.last_voiced)
                 self.speaking = False
-            if not self.speaking:
-                self.give("silence", self.now)
+            self.give("silence", self.now)
 
     def hear(self, text: str, *, final: bool = False, late_ms: int = 0) -> None:
         """The recogniser's hypothesis of all that was said up to `late_ms` ago."""
@@ -483,7 +482,8 @@ class Watched(Caller):
     def give(self, kind: str, at: int) -> None:
         if kind == "speech":
             self.voiced += at - self.voice_seen
-        self.voice_seen = max(self.voice_seen, at)
+        if kind == "onset" or not self.speaking or kind == "speech":
+            self.voice_seen = max(self.voice_seen, at)
         super().give(kind, at)
         self.check()
 

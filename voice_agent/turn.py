@@ -40,7 +40,7 @@ class TurnConfig(BaseModel):
     """Silence that ends a turn that is certainly complete."""
     patience_ms: int = Field(1800, ge=100, le=10_000)
     """Silence that ends a turn that is certainly not complete, or that is still being judged."""
-    speculate_ms: int = Field(96, ge=0, le=5000)
+    speculate_ms: int = Field(32, ge=0, le=5000)
     """Silence after which the final transcript is begun."""
     min_voice_ms: int = Field(100, ge=0, le=2000)
     """Less voice than this is no turn."""
@@ -121,7 +121,7 @@ class _Utterance:
     cut_in: bool = False
     voiced: int = 0
     gap: bool = False
-    silent: bool = False
+    ended: bool = False
     speculated: bool = False
     complete: float | None = None
     said: Kind | None = None
@@ -187,9 +187,8 @@ class TwoPhasePolicy:
         utterance = self._open
         if utterance is None:
             return []
-        utterance.silent = True
         if event.kind == "offset":
-            utterance.last_voiced = max(utterance.last_voiced, event.at)
+            utterance.last_voiced, utterance.ended = max(utterance.last_voiced, event.at), True
             return []
         return self._on_silence(utterance)
 
@@ -210,7 +209,7 @@ class TwoPhasePolicy:
         if utterance is None or at < utterance.last_voiced:
             return []
         utterance.complete = probability
-        return self._end(utterance) if utterance.silent else []
+        return self._end(utterance) if utterance.ended else []
 
     def _on_onset(self, at: int) -> list[Action]:
         if self._open is not None:
@@ -233,7 +232,7 @@ class TwoPhasePolicy:
         # After a gap only the window itself was voiced, not the gap before it.
         utterance.voiced += min(max(0, at - utterance.last_voiced), WINDOW if utterance.gap else at)
         utterance.last_voiced = max(utterance.last_voiced, at)
-        utterance.gap = utterance.silent = utterance.speculated = False
+        utterance.gap = utterance.ended = utterance.speculated = False
         utterance.complete = None
         if level_db is not None:
             utterance.powers.append(10 ** (level_db / 10))
@@ -253,11 +252,16 @@ class TwoPhasePolicy:
         return actions
 
     def _on_silence(self, utterance: _Utterance) -> list[Action]:
-        utterance.gap = True
+        utterance.gap = utterance.ended
         actions = self._judge(utterance)
         silence = self._now - utterance.last_voiced
-        worth = utterance is self._open and not utterance.speculated and self._voice(utterance)
-        if worth and silence >= self._samples(self.config.speculate_ms):
+        worth = self._voice(utterance) and not self._is_quiet(utterance)
+        if (
+            utterance is self._open
+            and worth
+            and not utterance.speculated
+            and silence >= self._samples(self.config.speculate_ms)
+        ):
             utterance.speculated = True
             actions.append(Action("speculate", self._now))
         return actions + self._end(utterance)
@@ -272,7 +276,7 @@ class TwoPhasePolicy:
             return self._cut_in(utterance)
         if utterance.phase == "aside":
             return []
-        config, ended = self.config, utterance.silent
+        config, ended = self.config, utterance.ended
         covered, silence = utterance.covered - utterance.onset, self._now - utterance.last_voiced
         if not utterance.said and utterance.voiced >= self._samples(config.barge_in_ms):
             return self._cut_in(utterance)
@@ -291,7 +295,7 @@ class TwoPhasePolicy:
         if said in (None, "none") or not self._voice(utterance):
             return False
         answers = self._reply == "closing" or (self._reply == "none" and self._asked)
-        if answers and utterance.silent and utterance.known:
+        if answers and utterance.ended and utterance.known:
             return True
         return said == "stop" or (said == "words" and utterance.voiced >= self._samples(self.config.word_ms))
 
@@ -315,7 +319,7 @@ class TwoPhasePolicy:
 
     def _end(self, utterance: _Utterance) -> list[Action]:
         """Close an utterance that has been silent for long enough."""
-        if utterance is not self._open or not utterance.silent or utterance.phase == "judged":
+        if utterance is not self._open or not utterance.ended or utterance.phase == "judged":
             return []
         silence, config = self._now - utterance.last_voiced, self.config
         if utterance.phase == "aside":

@@ -34,8 +34,8 @@ class VadConfig(BaseModel):
     """Speech begins when Silero is at least this sure."""
     release_threshold: float = Field(default=0.35, gt=0, lt=1)
     """Speech goes on while Silero is at least this sure."""
-    min_speech_ms: int = Field(default=64, ge=32)
-    """Shorter runs above `onset_threshold` are clicks."""
+    min_speech_ms: int = Field(default=32, ge=32)
+    """Shorter runs above `onset_threshold` are clicks. One window is enough to pause a reply; a turn needs more."""
     hangover_ms: int = Field(default=96, ge=32)
     """Speech has ended when it was below `release_threshold` for this long."""
     gate_mode: int = Field(default=0, ge=0, le=3)
@@ -60,8 +60,9 @@ class VadConfig(BaseModel):
 class VadEvent:
     """`at` is a sample index since the call began.
 
-    onset: speech began at `at`, which lies in the past. offset: it ended at `at`. speech: the window that ends
-    at `at` is voiced, and its level is `level_db` (RMS, dBFS). silence: nothing is voiced from the last offset to `at`.
+    onset: speech began at `at`, which lies in the past. offset: it ended at `at`, which does too. speech: the window
+    that ends at `at` is voiced, and its level is `level_db` (RMS, dBFS). silence: that window is not voiced; it may be
+    a gap in speech that goes on, until there is an offset.
     """
 
     kind: Literal["onset", "offset", "speech", "silence"]
@@ -252,7 +253,7 @@ class _Endpointer:
             self._voiced_to = end
             return [VadEvent("speech", end, level_db)]
         if (end - self._voiced_to) * 1000 < self._config.hangover_ms * SAMPLE_RATE:
-            return []
+            return [VadEvent("silence", end)]
         self.in_speech, self._silent, self._said = False, True, end
         return [VadEvent("offset", self._voiced_to), VadEvent("silence", end)]
 
