@@ -166,13 +166,23 @@ class FakeModel:
         return len(self.thinker.rows) + len(self.talker.rows) + len(self.codec.rows)
 
 
+class JudgingThinker(FakeThinker):
+    """Takes what ends in a full stop for a complete turn."""
+
+    def turn_end(self, request: ThinkRequest) -> float:
+        text = request.messages[-1].text
+        if not text:
+            raise ValueError("expected words, got none")
+        return float(text.endswith("."))
+
+
 def load_fakes(
     stages: Sequence[StageName], device: str, reply: str = "one two three four", fail_at: int | None = None
 ) -> dict[StageName, Any]:
     """The parts of a fake model, for a place; "cpu" and "" are the only devices."""
     if device not in ("", "cpu"):
         raise ValueError(f"expected the device cpu, got {device!r}")
-    thinker = FakeThinker(reply=reply)
+    thinker = JudgingThinker(reply=reply)
     thinker.fail_at = fail_at
     parts: dict[StageName, Any] = {"thinker": thinker, "talker": FakeTalker(), "codec": FakeCodec()}
     return {stage: parts[stage] for stage in stages}

@@ -27,6 +27,7 @@ from voice_agent.engine.placement import PlacedStage, place_stages, together
 from voice_agent.engine.places import Place
 from voice_agent.engine.process import ProcessCopy, StageDied
 from voice_agent.engine.process_channel import SHARED_FROM, Channel, channel_pair
+from voice_agent.engine.protocols import Message, ThinkRequest
 from voice_agent.engine.reply import Engine, Reply
 from voice_agent.engine.stage import Stage
 
@@ -179,6 +180,17 @@ def test_a_process_gives_what_a_thread_gives_sample_for_sample(apart: Engine) ->
     run(work)
 
 
+def test_the_end_of_a_turn_is_judged_where_the_thinker_is(apart: Engine) -> None:
+    def asked(text: str) -> ThinkRequest:
+        return ThinkRequest((Message("user", text),), "en")
+
+    assert apart.thinker.judges
+    assert apart.thinker.turn_end(asked("I am done.")).result(10) == 1.0
+    assert apart.thinker.turn_end(asked("And then")).result(10) == 0.0
+    with pytest.raises(ValueError, match="expected words, got none"):
+        apart.thinker.turn_end(asked("")).result(10)
+
+
 # ---- failures and aborts ----
 
 
@@ -269,6 +281,8 @@ def test_a_killed_process_is_noticed_within_a_second_and_the_next_replies_are_wh
             await asyncio.wait_for(listener.done.wait(), 1)
             assert isinstance(listener.failures[0][1], StageDied)
             await reply.abort()
+            with pytest.raises(StageDied):
+                speech.ask("talker", "turn_end", ()).result(1)
             await until(lambda: speech.alive)
             assert gone(pid)
             assert apart.view()["talker"]["restarts"] == number

@@ -7,8 +7,9 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from voice_agent.agent import Agent
 from voice_agent.asr import AsrPool, Recognizer
 from voice_agent.assets import asset
 from voice_agent.config import Config, load_config
-from voice_agent.engine.protocols import Language, OmniModel
+from voice_agent.engine.placement import place_stages
+from voice_agent.engine.protocols import KnowsTools, Language
 from voice_agent.engine.reply import Engine
 from voice_agent.engine.stages import Pcm
 from voice_agent.media.aiortc_patches import lan_addresses
 from voice_agent.media.speaker import Speaker
-from voice_agent.models import load_model
+from voice_agent.models import describe, load_parts
 from voice_agent.server import Server, ServerConfig, create_app
 from voice_agent.session import Session
 from voice_agent.tls import Certificate, default_folder, ensure_certificate, qr_code
@@ -37,7 +39,7 @@ log = logging.getLogger(__name__)
 SWITCH_INTERVAL_S = 0.0005
 
 
-def check_agent(agent: Agent, model: OmniModel) -> None:
+def check_agent(agent: Agent, model: KnowsTools) -> None:
     """Raises ValueError, with a sentence, for tools that the model does not know."""
     model.check(agent.schemas())
 
@@ -95,25 +97,31 @@ def _read_notice(language: str) -> Pcm:
 async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
     """Load the weights, start the workers and warm them up; on leaving, end them all.
 
-    Raises ValueError for tools that the model does not know, WeightsError for a weight that is not what it should be.
+    Raises ValueError for tools that the model does not know and a device that is not there, WeightsError for a weight
+    that is not what it should be, StageDied for a stage's process that does not come up.
     """
     import torch
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     torch.set_num_threads(config.engine.threads)
-    model = await asyncio.to_thread(load_model, agent.model, slots=config.engine.slots, qwen=config.qwen)
+    model = await asyncio.to_thread(describe, agent.model)
     check_agent(agent, model)
     recognizer = await asyncio.to_thread(Recognizer, config.recognizer)
     silero = await asyncio.to_thread(SileroModel)
-    engine = Engine(model, ahead_ms=config.engine.ahead_ms)
-    asr = AsrPool(recognizer, config.asr)
-    runtime = Runtime(agent, config, engine, asr, silero)
-    try:
+    async with AsyncExitStack() as stack:
+        engine = await asyncio.to_thread(_open_engine, agent.model, model, config)
+        stack.push_async_callback(asyncio.to_thread, engine.close)
+        runtime = Runtime(agent, config, engine, AsrPool(recognizer, config.asr), silero)
+        stack.push_async_callback(asyncio.to_thread, runtime.close)
+        stack.push_async_callback(runtime.asr.aclose)
         yield runtime
-    finally:
-        await asr.aclose()
-        await asyncio.to_thread(engine.close)
-        await asyncio.to_thread(runtime.close)
+
+
+def _open_engine(name: str, model: KnowsTools, config: Config) -> Engine:
+    settings = config.engine
+    load = partial(load_parts, name, settings.slots, config.qwen)
+    stages = place_stages(settings.placement, load, ahead_ms=settings.ahead_ms, threads=settings.threads)
+    return Engine(model, stages=stages)
 
 
 def run_server(agent: Agent, *, host: str, port: int, config_path: Path | str | None = None, tls: bool = False) -> None:

@@ -16,7 +16,7 @@ from typing import Any, cast, get_args
 from voice_agent.engine.places import Place, check_places
 from voice_agent.engine.process import Copy, ProcessCopy, ThreadCopy
 from voice_agent.engine.process_messages import Job, Load
-from voice_agent.engine.protocols import StageName
+from voice_agent.engine.protocols import StageName, ThinkRequest
 from voice_agent.engine.stage import Receipt, Stage
 from voice_agent.engine.stages import CodecStage, Stages, TalkerStage, ThinkerStage
 
@@ -63,7 +63,10 @@ class Replicas:
 
     def for_new(self, rid: int) -> Copy:
         """The copy that has this request in another of its stages, or else the least busy one that is alive."""
-        return self.holding(rid) or min(self.copies, key=lambda copy: (not copy.alive, copy.load))
+        return self.holding(rid) or self.least_busy()
+
+    def least_busy(self) -> Copy:
+        return min(self.copies, key=lambda copy: (not copy.alive, copy.load))
 
     def holding(self, rid: int) -> Copy | None:
         """The copy that has this request; None once it is over."""
@@ -94,6 +97,15 @@ class PlacedStage:
         over: Future[Receipt] = Future()
         over.set_result(Receipt(self.name, 0.0, 0))
         return over
+
+    @property
+    def judges(self) -> bool:
+        """As `ThinkerStage.judges`."""
+        return bool(self.model.judges)
+
+    def turn_end(self, request: ThinkRequest) -> Future[float]:
+        """As `ThinkerStage.turn_end`; StageDied if the process dies first."""
+        return self._group.least_busy().ask(self.name, "turn_end", (request,))
 
     def __getattr__(self, method: str) -> Callable[..., None]:
         """Any other public method of the stage that is about one request."""

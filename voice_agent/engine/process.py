@@ -7,6 +7,7 @@ ends, and one that gives no sign of life for `HUNG_S`. What it held fails with `
 
 from __future__ import annotations
 
+import itertools
 import logging
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from typing import Any
 from voice_agent.engine.process_channel import Channel, channel_pair
 from voice_agent.engine.process_messages import (
     Abort,
+    Answer,
+    Ask,
     Command,
     Failed,
     Figures,
@@ -47,7 +50,7 @@ HUNG_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 
 
-class StageDied(RuntimeError):
+class StageDied(ConnectionError):
     """The process of a stage is gone; another is being started."""
 
 
@@ -100,6 +103,10 @@ class Copy(ABC):
 
     @abstractmethod
     def abort(self, stage: StageName, rid: int, used: int) -> Future[Receipt]: ...
+
+    @abstractmethod
+    def ask(self, stage: StageName, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        """Call a public method that is about no request and gives a future."""
 
     @abstractmethod
     def view(self, stage: StageName) -> dict[str, Any]: ...
@@ -161,6 +168,10 @@ class ThreadCopy(Copy):
             self._requests.pop((stage, rid), None)
         return self.stages[stage].abort(rid, used)
 
+    def ask(self, stage: StageName, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        future: Future[Any] = getattr(self.stages[stage], method)(*arguments)
+        return future
+
     def view(self, stage: StageName) -> dict[str, Any]:
         return self.stages[stage].view()
 
@@ -179,9 +190,11 @@ class ProcessCopy(Copy):
         self.pid: int | None = None
         self._channel: Channel | None = None
         self._alive = self._ready = self._closing = False
-        self._outbox: deque[Command] = deque()
+        self._outbox: deque[Command | Ask] = deque()
         self._urgent: deque[Abort] = deque()
         self._aborting: dict[Key, tuple[float, Future[Receipt]]] = {}
+        self._asking: dict[int, Future[Any]] = {}
+        self._numbers = itertools.count()
         self._views: Mapping[StageName, Mapping[str, Any]] = {}
         self._started: Future[None] = Future()
         self._supervisor = threading.Thread(target=self._supervise, name=f"process-{self.name}", daemon=True)
@@ -221,6 +234,18 @@ class ProcessCopy(Copy):
             future.set_result(Receipt(stage, 0.0, 0))
         return future
 
+    def ask(self, stage: StageName, method: str, arguments: tuple[Any, ...]) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            number = next(self._numbers)
+            asked = self._alive and self._post(Ask(stage, method, number, arguments))
+            if asked:
+                self._asking[number] = future
+        if not asked:
+            future.set_exception(StageDied(f"the process of {self.name} is being started"))
+        return future
+
     def view(self, stage: StageName) -> dict[str, Any]:
         """The stage's figures when they were last told, and how often the process was started anew."""
         return {**self._views[stage], "restarts": self.restarts}
@@ -238,7 +263,7 @@ class ProcessCopy(Copy):
 
     # ---- inside; `_post` with the lock held ----
 
-    def _post(self, command: Command) -> bool:
+    def _post(self, command: Command | Ask) -> bool:
         if len(self._outbox) >= MAX_PENDING:
             log.error("process of %s: it left %d messages unread and is ended", self.name, MAX_PENDING)
             self._alive = False
@@ -332,13 +357,20 @@ class ProcessCopy(Copy):
                 channel.hang_up()
                 return
 
-    def _take(self, message: Result | Failed | Freed | Figures) -> None:
+    def _take(self, message: Result | Failed | Freed | Answer | Figures) -> None:
         if isinstance(message, Figures):
             self._views = message.views
         elif isinstance(message, Result):
             self._result((message.stage, message.rid), message.values)
         elif isinstance(message, Failed):
             self._failed((message.stage, message.rid), message.error)
+        elif isinstance(message, Answer):
+            with self._lock:
+                asking = self._asking.pop(message.number)
+            if message.error is None:
+                asking.set_result(message.value)
+            else:
+                asking.set_exception(message.error)
         else:
             with self._lock:
                 since, future = self._aborting.pop((message.stage, message.rid))
@@ -350,11 +382,14 @@ class ProcessCopy(Copy):
         with self._lock:
             requests, self._requests = self._requests, {}
             aborting, self._aborting = self._aborting, {}
+            asking, self._asking = self._asking, {}
             self._outbox.clear()
             self._urgent.clear()
             nothing = {"slots_in_use": 0, "waiting": 0}
             self._views = {stage: {**view, **nothing} for stage, view in self._views.items()}
         for (stage, _), (since, future) in aborting.items():
             future.set_result(Receipt(stage, 1000 * (time.perf_counter() - since), 0))
+        for asked in asking.values():
+            asked.set_exception(StageDied(f"the process of {self.name} died"))
         for (stage, _), request in requests.items():
             request.fail(stage, StageDied(f"the process of {self.name} died"))

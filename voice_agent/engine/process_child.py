@@ -24,6 +24,8 @@ from voice_agent.engine.process_channel import Channel
 from voice_agent.engine.process_messages import (
     FIGURES_S,
     Abort,
+    Answer,
+    Ask,
     Command,
     Failed,
     Figures,
@@ -50,9 +52,14 @@ class Host:
         self._tell(Ready(facts, self._views()))
         threading.Thread(target=self._tell_figures, name="figures", daemon=True).start()
 
-    def obey(self, message: Command | Abort) -> None:
+    def obey(self, message: Command | Abort | Ask) -> None:
         """Carry out one message of the server's."""
-        stage, name, rid = self.stages[message.stage], message.stage, message.rid
+        stage, name = self.stages[message.stage], message.stage
+        if isinstance(message, Ask):
+            asked: Future[Any] = getattr(stage, message.method)(*message.arguments)
+            asked.add_done_callback(lambda future: self._answer(message.number, future))
+            return
+        rid = message.rid
         if isinstance(message, Abort):
             stage.abort(rid, message.used).add_done_callback(lambda future: self._freed(name, rid, future))
             return
@@ -71,6 +78,10 @@ class Host:
             else:
                 codec.push(rid, values[0].codes)
         self._tell(Result(name, rid, values))
+
+    def _answer(self, number: int, future: Future[Any]) -> None:
+        error = future.exception()
+        self._tell(Answer(number, future.result()) if error is None else Answer(number, error=portable(error)))
 
     def _freed(self, name: StageName, rid: int, future: Future[Receipt]) -> None:
         self._tell(Freed(name, rid, future.result()))

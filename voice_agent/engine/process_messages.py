@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
-from voice_agent.engine.protocols import Codec, StageName, Talker, Thinker
+from voice_agent.engine.protocols import Codec, JudgesTurnEnd, StageName, Talker, Thinker
 from voice_agent.engine.stage import Receipt, Stage
 from voice_agent.engine.stages import CodecStage, TalkerStage, ThinkerStage
 
@@ -65,6 +65,16 @@ class Abort:
     used: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A call of a public method that is about no request, and gives a future. `number`: of the answer."""
+
+    stage: StageName
+    method: str
+    number: int
+    arguments: tuple[Any, ...]
+
+
 # From the process.
 
 
@@ -105,6 +115,15 @@ class Freed:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question gave; a value or an error."""
+
+    number: int
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     views: Mapping[StageName, Mapping[str, Any]]
 
@@ -121,7 +140,7 @@ def make_stages(job: Job) -> tuple[dict[StageName, Stage[Any]], dict[StageName, 
 
 
 def facts_of(part: Part) -> SimpleNamespace:
-    """The numbers that the protocols give a part, without the part."""
+    """The numbers that the protocols give a part, without the part; and whether it judges the ends of turns."""
     names = (
         "slots",
         "hidden_size",
@@ -131,7 +150,8 @@ def facts_of(part: Part) -> SimpleNamespace:
         "latency_samples",
         "codebooks",
     )
-    return SimpleNamespace(**{name: getattr(part, name) for name in names if hasattr(part, name)})
+    facts = {name: getattr(part, name) for name in names if hasattr(part, name)}
+    return SimpleNamespace(**facts, judges=isinstance(part, JudgesTurnEnd))
 
 
 def is_last(stage: StageName, values: Sequence[Any]) -> bool:
