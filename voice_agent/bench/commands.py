@@ -31,6 +31,8 @@ Key = Annotated[str | None, typer.Option(help="Environment variable with the ser
 Own = Annotated[bool, typer.Option("--serve", help="Start this project's server for it.")]
 Seed = Annotated[int, typer.Option(help="Of random delays and networks.")]
 
+PEER_SET = ["order-zh", "order-en", "barge-in-words", "backchannel-en", "coughs", "pause-0600", "pause-1000"]
+
 
 @app.command()
 def run(
@@ -48,6 +50,7 @@ def run(
         typer.Option(help="As root, with --serve: DELAY,JITTER,LOSS (ms, ms, %) each way between namespaces."),
     ] = None,
     calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
+    quality: Annotated[bool, typer.Option("--quality", help="Judge each reply's sound; needs speechmos.")] = False,
     table: Annotated[Path | None, typer.Option(help="Write the figures to this file, as Markdown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -63,6 +66,8 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     work = _run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate, network)
     results = asyncio.run(work)
+    if quality:
+        results = _judged(results, folder)
     results.save(folder / "results.json")
     write_report(results, folder)
     if table is not None:
@@ -122,6 +127,20 @@ async def _run(
     return Results(facts, tuple(calls), calibration)
 
 
+def _judged(results: Results, folder: Path) -> Results:
+    """Raises ValueError without speechmos."""
+    from dataclasses import replace
+
+    from voice_agent.bench.quality import Judges
+    from voice_agent.bench.runner import judge
+
+    try:
+        judges = Judges()
+    except ModuleNotFoundError as error:
+        raise ValueError(f"--quality: expected the module {error.name}; pip install speechmos librosa") from None
+    return replace(results, calls=tuple(judge(call, folder, judges) for call in results.calls))
+
+
 def _network(told: str, serve: bool) -> Network:
     """DELAY,JITTER,LOSS. Raises ValueError."""
     from voice_agent.bench.network import Network
@@ -175,6 +194,106 @@ def compare(
     else:
         _show_changes(changes)
     raise SystemExit(1 if any(change.verdict == "worse" for change in changes) else 0)
+
+
+@app.command()
+def peers(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Files, folders or names; none: a set of them.")] = None,
+    servers: Annotated[str, typer.Option(help="Peers to put beside this server, with commas.")] = "pipecat,fastrtc",
+    folder: Annotated[Path, typer.Option("--out", help="Folder for recordings and results.")] = Path("bench-peers"),
+    trials: Annotated[int | None, typer.Option(min=1, help="Calls of each scenario; else what it says.")] = None,
+    seed: Seed = 1,
+    table: Annotated[Path | None, typer.Option(help="Write the table to this file, as Markdown.")] = None,
+) -> None:
+    """This server and others, started here one after the other, by the same calls. Needs PyPI the first time."""
+    from voice_agent.bench.beside import OWN, beside, side_by_side
+    from voice_agent.bench.calibrate import calibrate as measure_error
+    from voice_agent.bench.calibrate import show as show_error
+    from voice_agent.bench.report import write_report
+    from voice_agent.bench.scenario import find_scenarios
+
+    found = find_scenarios(scenarios or PEER_SET)
+    names = [OWN, *(name.strip() for name in servers.split(",") if name.strip())]
+    folder.mkdir(parents=True, exist_ok=True)
+
+    async def measured() -> dict[str, Results]:
+        calibration = await measure_error(folder)
+        err.print(f"[dim]{show_error(calibration)}[/]")
+        total = len(names) * sum(trials or scenario.trials for scenario, _ in found)
+        with _progress("calls", total) as on_call:
+            return await beside(names, found, folder, trials, seed, calibration, on_call)
+
+    results = asyncio.run(measured())
+    for name, of in results.items():
+        write_report(of, folder / name.replace(" ", "-"))
+    text = side_by_side(results)
+    for scenario, _ in found:
+        text += f"\n{scenario.name}\n\n{side_by_side(results, scenario.name)}"
+    (folder / "table.md").write_text(text, "utf-8")
+    if table is not None:
+        table.write_text(text, "utf-8")
+    out.print(text, soft_wrap=True, markup=False)
+
+
+@app.command()
+def networks(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Files, folders or names; none: orders.")] = None,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the recordings.")] = Path("bench-networks"),
+    trials: Annotated[int | None, typer.Option(min=1, help="Calls of each scenario; else what it says.")] = None,
+    seed: Seed = 1,
+    inside: Annotated[
+        bool, typer.Option("--inside", help="In the callers' transport; as root it is namespaces without this.")
+    ] = False,
+    table: Annotated[Path | None, typer.Option(help="Write the table to this file, as Markdown.")] = None,
+) -> None:
+    """Orders over four reference networks, a lost packet, an outage and drifting clocks. Exit code 1: beyond a bar."""
+    from voice_agent.bench import conditions
+    from voice_agent.bench.scenario import find_scenarios
+
+    found = find_scenarios(scenarios or ["order-zh", "order-en"])
+    events = find_scenarios(conditions.EVENTS)
+    namespaces = conditions.privileged() and not inside
+    count = [trials or scenario.trials for scenario, _ in found] * len(conditions.NETWORKS)
+    count += [trials or scenario.trials for scenario, _ in events]
+    with _progress("calls", sum(count)) as on_call:
+        calls = asyncio.run(conditions.conditions(found, folder, trials, seed, namespaces, on_call=on_call))
+    place = "between namespaces" if namespaces else "inside the callers' transport"
+    text = f"The reference networks lay {place}.\n\n{conditions.table(calls)}"
+    if table is not None:
+        table.write_text(text, "utf-8")
+    out.print(text, soft_wrap=True, markup=False)
+    judged = conditions.judged(calls)
+    for name, bar in judged.items():
+        out.print(f"{name.replace('_', ' ')} adds {bar['added_ms']:g} ms to V2V; at most {bar['bar_ms']:g} ms allowed")
+    raise SystemExit(0 if all(bar["added_ms"] <= bar["bar_ms"] for bar in judged.values()) else 1)
+
+
+@app.command(name="fdb")
+def full_duplex_bench(
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.")] = Path("bench-out"),
+    as_json: Annotated[bool, typer.Option("--json", help="The scores as JSON.")] = False,
+) -> None:
+    """The calls of a run by the rules of Full-Duplex-Bench: take-over rates and latencies."""
+    from dataclasses import asdict
+
+    from voice_agent.bench.full_duplex_bench import scores, trials
+    from voice_agent.bench.quality import whisper
+    from voice_agent.bench.recording import Recording
+    from voice_agent.bench.results import Results
+
+    calls = Results.load(folder / "results.json").calls
+    transcribe = whisper()
+    found = [trial for call in calls for trial in trials(Recording.load(folder / call.recording), transcribe)]
+    told = scores(found)
+    if as_json:
+        print(json.dumps({task: asdict(score) for task, score in told.items()}, indent=1))
+        return
+    table = Table("task", "take-over rate", "mean latency", "trials", box=None)
+    for task, score in told.items():
+        table.add_row(
+            task, f"{score.rate:.3f}", "–" if score.latency_s is None else f"{score.latency_s:.3f} s", str(score.trials)
+        )
+    out.print(table)
 
 
 @app.command(name="calibrate")

@@ -45,6 +45,8 @@ KINDS = {
         Kind("repeated_ms", "repeated of a reply that goes on"),
         Kind("skipped_ms", "skipped of a reply that goes on"),
         Kind("cer", "CER of what was understood"),
+        Kind("dnsmos", "DNSMOS of a reply", "higher"),
+        Kind("reply_cer", "CER of a reply by an independent recogniser"),
         Kind("connect_ms", "offer → connected"),
         Kind("burst_ms", "most audio ahead of its time, a call"),
         Kind("packet_gap_p99_ms", "packet gap p99, a call"),
@@ -76,6 +78,8 @@ class CallResult:
     checks: tuple[Check, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     cer: tuple[float, ...] = ()
+    dnsmos: tuple[float, ...] = ()
+    reply_cer: tuple[float, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -109,7 +113,13 @@ class Results:
             if record["format"] != FORMAT:
                 raise ValueError(f"{path}: expected results of format {FORMAT}, got {record['format']!r}")
             calls = tuple(
-                CallResult(**{**call, "checks": tuple(Check(**c) for c in call["checks"]), "cer": tuple(call["cer"])})
+                CallResult(
+                    **{
+                        **call,
+                        "checks": tuple(Check(**c) for c in call["checks"]),
+                        **{name: tuple(call.get(name, ())) for name in ("cer", "dnsmos", "reply_cer")},
+                    }
+                )
                 for call in record["calls"]
             )
             return cls(record["about"], calls, record["calibration"])
@@ -134,8 +144,9 @@ def values_of(calls: Iterable[CallResult]) -> dict[str, list[float]]:
     for call in calls:
         for check in call.checks:
             put("checks", check.passed)
-        for value in call.cer:
-            put("cer", value)
+        for name in ("cer", "dnsmos", "reply_cer"):
+            for value in getattr(call, name):
+                put(name, value)
         if call.failed:
             continue
         stream = call.figures["stream"]

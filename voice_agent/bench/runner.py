@@ -10,6 +10,7 @@ import platform
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from voice_agent.bench.caller import MAX_CALL_S, Job
 from voice_agent.bench.checks import character_error, check, heard_text, turn_window
 from voice_agent.bench.figures import measure
 from voice_agent.bench.link import Target
+from voice_agent.bench.quality import Judges
 from voice_agent.bench.recording import Recording
 from voice_agent.bench.results import CallResult
 from voice_agent.bench.scenario import Scenario, uncut
@@ -147,6 +149,14 @@ def evaluate(job: Job, failed: str = "") -> CallResult:
         recording.facts,
         tuple(errors),
     )
+
+
+def judge(call: CallResult, out: Path, judges: Judges) -> CallResult:
+    """A call of the run kept in `out`, with what the judges say of each reply in it."""
+    recording = Recording.load(out / call.recording)
+    replies = judges.replies(recording, measure(recording))
+    errors = tuple(reply.cer for reply in replies if reply.cer is not None)
+    return replace(call, dnsmos=tuple(reply.mos for reply in replies), reply_cer=errors)
 
 
 def _reference(path: Path | None) -> Recording | None:

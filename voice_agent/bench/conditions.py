@@ -1,0 +1,122 @@
+"""The same calls over networks that get worse, over a lost packet, an outage, and clocks that drift."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from voice_agent.bench.link import Target
+from voice_agent.bench.namespaces import joined, server_in
+from voice_agent.bench.network import Network
+from voice_agent.bench.results import KINDS, CallResult, summaries, values_of
+from voice_agent.bench.runner import OnCall, jobs, run_calls
+from voice_agent.bench.scenario import Scenario, find_scenarios
+from voice_agent.calling import own_server
+
+NETWORKS = {
+    "clean": Network(),
+    "40 ± 5 ms, 1 %": Network(delay_ms=40, jitter_ms=5, loss_pct=1),
+    "80 ± 20 ms, 3 %": Network(delay_ms=80, jitter_ms=20, loss_pct=3),
+    "150 ± 30 ms, 5 %": Network(delay_ms=150, jitter_ms=30, loss_pct=5),
+}
+"""The reference loads, each way."""
+
+EVENTS = ("lost-packet", "outage", "drifting-clock", "slow-clock")
+"""Scenarios with a condition of their own; it lies inside the caller's transport."""
+
+WORST_MS = 450.0
+"""What the worst reference load may add to V2V p95: the 300 ms of its way there and back, and half as much again."""
+
+RECOVERED_MS = 60.0
+"""What a lost packet may still add to V2V 2 s later."""
+
+FIGURES = ("v2v_ms", "v2v_playout_ms", "eot_delay_ms", "cer", "lost_pct", "packet_gap_max_ms", "drift_ppm")
+
+
+def privileged() -> bool:
+    """Whether the network can lie between namespaces, where whole programs talk over it unchanged."""
+    return os.geteuid() == 0 and Path("/dev/net/tun").exists()
+
+
+async def over(
+    network: Network,
+    scenarios: Sequence[tuple[Scenario, Path]],
+    out: Path,
+    trials: int | None,
+    seed: int,
+    namespaces: bool,
+    on_call: OnCall = lambda call: None,
+) -> list[CallResult]:
+    """The calls over one network to a server started for them: between namespaces, or inside the transport."""
+    if not namespaces:
+        changed = [(scenario.model_copy(update={"network": network}), folder) for scenario, folder in scenarios]
+        async with own_server() as url:
+            return await run_calls(jobs(Target(url=url), changed, out, trials, seed), on_call)
+    async with joined(network, seed) as (there, here), server_in(there) as url:
+        return await run_calls(jobs(Target(url=url), scenarios, out, trials, seed), on_call, prefix=here.prefix)
+
+
+async def conditions(
+    scenarios: Sequence[tuple[Scenario, Path]],
+    out: Path,
+    trials: int | None,
+    seed: int,
+    namespaces: bool,
+    names: Sequence[str] = (*NETWORKS, *EVENTS),
+    on_call: OnCall = lambda call: None,
+) -> dict[str, list[CallResult]]:
+    """The calls of each condition in `names`. Raises ValueError for one that there is not."""
+    unknown = [name for name in names if name not in NETWORKS and name not in EVENTS]
+    if unknown:
+        raise ValueError(f"expected conditions out of {', '.join((*NETWORKS, *EVENTS))}, got {unknown[0]!r}")
+    found: dict[str, list[CallResult]] = {}
+    for number, (name, network) in enumerate(NETWORKS.items()):
+        if name in names:
+            folder = out / f"network-{number}"
+            found[name] = await over(network, scenarios, folder, trials, seed, namespaces, on_call)
+    events = [name for name in EVENTS if name in names]
+    if events:
+        async with own_server() as url:
+            for name in events:
+                work = jobs(Target(url=url), find_scenarios([name]), out, trials, seed)
+                found[name] = await run_calls(work, on_call)
+    return found
+
+
+def table(found: Mapping[str, Sequence[CallResult]]) -> str:
+    """Markdown: a row a condition; p50 / p95 (n)."""
+    heads = [KINDS[name].title.split(":")[0] for name in FIGURES]
+    rows = [f"| each way | calls | answered | {' | '.join(heads)} |", "|---" * (len(heads) + 3) + "|"]
+    for condition, calls in found.items():
+        values = values_of(calls)
+        told = summaries(values)
+        cells = [f"{told[f].p50:g} / {told[f].p95:g} ({told[f].n})" if f in told else "–" for f in FIGURES]
+        answered = values.get("responded", [])
+        failed = sum(call.failed for call in calls)
+        placed = f"{len(calls)}" if not failed else f"{len(calls)}, {failed} failed"
+        rows.append(f"| {condition} | {placed} | {sum(answered):.0f} of {len(answered)} | {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def judged(found: Mapping[str, Sequence[CallResult]]) -> dict[str, dict[str, float]]:
+    """What the worst network adds to V2V p95, and a lost packet to the V2V of the turn that ends 2 s after it (p50).
+
+    {"worst_network": {added_ms, bar_ms}, "lost_packet": …}, for those that were measured beside a clean network.
+    """
+    v2v = {name: _v2v(calls, first=name == "lost-packet") for name, calls in found.items()}
+    worst, clean = list(NETWORKS)[-1], v2v.get("clean")
+    told = {}
+    for key, name, quantile, bar in (
+        ("worst_network", worst, "p95", WORST_MS),
+        ("lost_packet", "lost-packet", "p50", RECOVERED_MS),
+    ):
+        if clean and v2v.get(name):
+            a, b = (summaries({"v2v_ms": trials})["v2v_ms"] for trials in (clean, v2v[name]))
+            told[key] = {"added_ms": round(getattr(b, quantile) - getattr(a, quantile), 1), "bar_ms": bar}
+    return told
+
+
+def _v2v(calls: Sequence[CallResult], first: bool) -> list[float]:
+    turns = [turn for call in calls if not call.failed for turn in call.figures["turns"][: 1 if first else None]]
+    return [turn["v2v_ms"] for turn in turns if turn["v2v_ms"] is not None]
