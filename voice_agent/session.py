@@ -27,7 +27,7 @@ from voice_agent.hearing import Hearing, Utterance
 from voice_agent.live import Turn, written_in
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
-from voice_agent.turn import SAMPLES_PER_MS, Action, TwoPhasePolicy
+from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
 from voice_agent.wire import server as events
 from voice_agent.wire.client import ResponseOptions
 from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig, TurnDetection
@@ -98,7 +98,7 @@ class Session:
         self._said: OrderedDict[str, tuple[Spoken, int]] = OrderedDict()
         self._requests = Requests(self)
         self._hearing = self._open_ears()
-        self._policy = TwoPhasePolicy(self.settings.turn, judged=self._judges)
+        self._policy = TurnPolicy(self.settings.turn, judged=self._judges)
         self._closed = anyio.Event()
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
         self._tasks: asyncio.TaskGroup | None = None

@@ -140,7 +140,7 @@ class _Utterance:
         return 10 * math.log10(max(self.loudest, 1e-12))
 
 
-class TwoPhasePolicy:
+class TurnPolicy:
     """The state machine of one call: quiet → voiced ⇄ trailing silence → quiet, over a reply or not.
 
     `judged`: somebody calls `turn_end` for each final transcript; the end of a turn waits for it.
@@ -352,83 +352,3 @@ class TwoPhasePolicy:
     @staticmethod
     def _samples(ms: float) -> int:
         return round(ms * SAMPLES_PER_MS)
-
-
-class TurnPolicy:
-    """The state machine of one call: quiet → voiced ⇄ trailing silence → quiet."""
-
-    def __init__(self, config: TurnConfig) -> None:
-        self.config = config
-        self._replying = False
-        self._open = False
-        self._onset = 0
-        self._last_voiced = 0
-        self._voiced = 0
-        self._cut_in = False
-        self._speculated = False
-        self._gap = False
-
-    def reply_began(self) -> None:
-        """A reply is live, from the start of its thinking to its last sample at the speaker."""
-        self._replying = True
-
-    def reply_ended(self) -> None:
-        self._replying = False
-
-    def on(self, event: VadEvent) -> list[Action]:
-        """The actions that follow from one VAD event."""
-        if event.kind == "onset":
-            return self._on_onset(event.at)
-        if event.kind == "speech":
-            # Speech that goes on after its turn was ended by `max_utterance_ms` opens the next one.
-            opened = [] if self._open else self._on_onset(event.at - WINDOW)
-            return opened + self._on_speech(event.at)
-        if not self._open:
-            return []
-        if event.kind == "offset":
-            self._last_voiced = max(self._last_voiced, event.at)
-            return []
-        return self._on_silence(event.at)
-
-    def _on_onset(self, at: int) -> list[Action]:
-        if self._open:
-            self._last_voiced = max(self._last_voiced, at)
-            self._speculated = False
-            return []
-        self._open, self._onset, self._last_voiced, self._voiced = True, at, at, 0
-        self._cut_in = self._speculated = self._gap = False
-        return [Action("speech_started", at)]
-
-    def _on_speech(self, at: int) -> list[Action]:
-        # After a gap only the window itself was voiced, not the gap before it.
-        self._voiced += min(max(0, at - self._last_voiced), WINDOW if self._gap else at)
-        self._last_voiced, self._gap = max(self._last_voiced, at), False
-        self._speculated = False
-        actions = []
-        if self._replying and not self._cut_in and self._voiced >= 200 * SAMPLES_PER_MS:
-            self._cut_in = True
-            actions.append(Action("interrupt", at))
-        if at - self._onset >= self.config.max_utterance_ms * SAMPLES_PER_MS:
-            actions += self._close("commit")
-        return actions
-
-    def _on_silence(self, at: int) -> list[Action]:
-        silence, self._gap = at - self._last_voiced, True
-        actions = []
-        if not self._speculated and silence >= self.config.speculate_ms * SAMPLES_PER_MS:
-            self._speculated = True
-            if self._is_turn():
-                actions.append(Action("speculate", at))
-        if silence >= self.config.endpoint_ms * SAMPLES_PER_MS:
-            actions += self._close("commit" if self._is_turn() else "discard")
-        return actions
-
-    def _is_turn(self) -> bool:
-        """Voice over a live reply that was too short to cut in is no turn; neither is a click."""
-        if self._replying and not self._cut_in:
-            return False
-        return self._voiced >= self.config.min_voice_ms * SAMPLES_PER_MS
-
-    def _close(self, kind: Literal["commit", "discard"]) -> list[Action]:
-        self._open = False
-        return [Action("speech_stopped", self._last_voiced), Action(kind, self._last_voiced)]
