@@ -12,24 +12,20 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from replies_zh import GENERAL as GENERAL_ZH
-from replies_zh import SMALL_TALK as SMALL_TALK_ZH
-from sentences_en import GENERAL as GENERAL_EN
-from sentences_en import SMALL_TALK as SMALL_TALK_EN
-
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.endpoint import unpunctuated
 from voice_agent.tea.template import MAX_HEARD, MAX_UTTERANCE
 from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
 
 from . import make, noise
+from .general import sentences
 from .words import load
 
-CUT = 0.15
-PAUSE = 0.05  # instead of `CUT`, before a comma
+CUT = 0.1
+PAUSE = 0.03  # instead of `CUT`, before a comma
 UNFINISHED = ("what", "unclear")  # replies to what was not finished
-GENERAL = {"zh": GENERAL_ZH + SMALL_TALK_ZH, "en": GENERAL_EN + SMALL_TALK_EN}
 HESITATIONS = {"嗯", "呃", "额", "啊", "um", "uh", "mm", "erm", "hmm"}  # complete only where they answer a question
+OTHERS = [1, 1, 2]  # examples of other words, for one of a generated turn
 COUNTS = [1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 20]
 
 
@@ -66,28 +62,40 @@ def _listed(row: str) -> list[str]:
 
 
 def examples(rng: random.Random, language: Language, vocabulary: Vocabulary) -> Iterator[Cuts]:
-    """One for every turn of a generated dialogue: of the turn itself, or of other words that are said in its place."""
+    """Of every turn of a generated dialogue, and of other words that could have been said in its place."""
     words = make.WORDS[language].SAY
     for turn in make.dialogue(rng, language, vocabulary):
         at = turn.prompt.index("<u>") + 1
-        before, said = turn.prompt[:at], turn.prompt[at:-1]
+        before, said = [turn.prompt[0], "<u>"], turn.prompt[at:-1]
+        if "<a>" in turn.prompt:
+            before[1:1] = ["<p>", *turn.prompt[turn.prompt.index("<a>") : at - 1]]
         complete = turn.text not in [words.text[key] for key in UNFINISHED]
-        if rng.random() > 0.45:
-            before, text, complete = _other(rng, language, vocabulary, before)
+        yield from _example(rng, language, vocabulary, before, said, complete)
+        for _ in range(rng.choice(OTHERS)):
+            place, text, complete = _other(rng, language, vocabulary, before)
             heard = {"zh": noise.zh, "en": noise.en}[language](rng, text) if rng.random() < 0.7 else text
             said = vocabulary.text_tokens(heard, MAX_UTTERANCE)
-        said = unpunctuated(said)
-        if not said:
-            continue
-        if set(said) <= HESITATIONS and "?" not in before[-2:]:
-            complete = False
-        if complete and rng.random() < 0.25:
-            comma = [","] if rng.random() < 0.5 else []
-            said = [*said, *comma, *vocabulary.text_tokens(rng.choice(phrases(language).open))]
-            complete = False
-        elif rng.random() < 0.12:
-            said, complete = _broken(rng, vocabulary, said, complete)
-        yield cuts(before, said, complete)
+            yield from _example(rng, language, vocabulary, place, said, complete)
+
+
+def _example(
+    rng: random.Random, language: Language, vocabulary: Vocabulary, before: list[str], said: list[str], complete: bool
+) -> Iterator[Cuts]:
+    """The utterance as it is, left open, or cut inside a word; nothing where no word was said."""
+    said = unpunctuated(said)
+    if not said:
+        return
+    if set(said) <= HESITATIONS and "?" not in before[-2:]:
+        complete = False
+    if complete and rng.random() < 0.25:
+        comma = [","] if rng.random() < 0.5 else []
+        said = [*said, *comma, *vocabulary.text_tokens(rng.choice(phrases(language).open))]
+        complete = False
+    elif rng.random() < 0.12:
+        said, complete = _broken(rng, vocabulary, said, complete)
+    elif rng.random() < 0.08:
+        said = [*said[:-1], *_spelled(said[-1])]
+    yield cuts(before, said, complete)
 
 
 def cuts(before: list[str], said: list[str], complete: bool) -> Cuts:
@@ -113,19 +121,19 @@ def _other(
     """(what came before, an utterance, whether it is complete), of what the dialogue's scenarios do not have."""
     known = phrases(language)
     kind = rng.random()
-    if kind < 0.42:
+    if kind < 0.36:
         ask, say = rng.choice(known.answers)
         asked = _asked(rng, language, vocabulary, before, ask)
         return asked, _filled(rng, language, rng.choice(say)), True
     if question := rng.random() < 0.25:
         before = _asked(rng, language, vocabulary, before, rng.choice(known.answers)[0])
     elif before[-2:] == ["?", "<u>"]:
-        before = [*before[: before.index("<p>")], "<u>"]
-    if kind < 0.58:
+        before = [before[0], "<u>"]
+    if kind < 0.52:
         return before, rng.choice(known.whole), True
-    if kind < 0.82:
+    if kind < 0.73:
         return before, rng.choice(known.begun if question else [*known.begun, *known.bare]), False
-    return before, rng.choice(GENERAL[language]), True
+    return before, rng.choice(sentences(language)), True
 
 
 def _asked(
@@ -134,11 +142,8 @@ def _asked(
     """The dialogue with a question of the agent at its end: after what it said, or instead of it."""
     question = vocabulary.text_tokens(_filled(rng, language, rng.choice(ask)))
     question += [rng.choice(["?", "?", "?", "."])]
-    if "<a>" not in before:
-        return [*before[:-1], "<p>", "<a>", *question, "<u>"]
-    at = before.index("<a>") + 1
-    heard = before[at:-1] if rng.random() < 0.5 and before[-2] == "." else []
-    return [*before[:at], *[*heard, *question][-MAX_HEARD:], "<u>"]
+    heard = before[3:-1] if rng.random() < 0.5 and before[-2] == "." else []
+    return [before[0], "<p>", "<a>", *[*heard, *question][-MAX_HEARD:], "<u>"]
 
 
 def _filled(rng: random.Random, language: Language, phrase: str) -> str:
@@ -169,3 +174,10 @@ def _broken(rng: random.Random, vocabulary: Vocabulary, said: list[str], complet
     if left in vocabulary.ids:
         return said, complete
     return [*said[:at], *vocabulary.text_tokens(left)], False
+
+
+def _spelled(word: str) -> list[str]:
+    """An English word in letters, as one that the vocabulary lacks: such a word is not a broken one."""
+    if word.isascii() and word.isalpha() and len(word) > 1:
+        return ["^", *("_" + letter for letter in word)]
+    return [word]

@@ -1,6 +1,6 @@
 """Whole utterances written down with slots, and what each of them orders: a second style beside the grammars.
 
-`patterns_zh.yaml` and `patterns_en.yaml` map a plan to the ways of saying it:
+`patterns_zh.yaml` and `patterns_en.yaml`, and `seeds_*.yaml` in a looser style, map a plan to the ways of saying it:
 
     add a n o +t; remove x /1: ['{n}{a}要{o}加{t}，{x}少一杯']
 
@@ -82,8 +82,9 @@ def _pieces(text: str) -> tuple[tuple[str, str, str], ...]:
 
 @functools.cache
 def patterns(language: str) -> tuple[Pattern, ...]:
-    """Every pattern of a language."""
-    return tuple(parse(plan, said.splitlines()) for plan, said in load(f"patterns_{language}").items())
+    """Every pattern of a language, of both styles."""
+    files = (load(f"{style}_{language}") for style in ("patterns", "seeds"))
+    return tuple(parse(plan, said.splitlines()) for known in files for plan, said in known.items())
 
 
 def wordings(language: str) -> int:
