@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from voice_agent.bench.link import Target
-from voice_agent.bench.load import Step, held, ramp, saturated, summarise_step
+from voice_agent.bench.load import Machine, Step, held, ramp, saturated, summarise_step
 from voice_agent.bench.results import CallResult
 from voice_agent.bench.scenario import Scenario
 
@@ -55,9 +55,24 @@ def test_a_step_is_summarised_from_its_calls() -> None:
     stream = {"burst_ms": 1.0, "gap_p99_ms": 25.0, "gap_max_ms": 30.0, "lost": 0, "packets": 9, "drift_ppm": None}
     good = CallResult("a", "a", {"turns": [turn], "stream": stream, "failed": ""})
     bad = CallResult("a", "b", {"turns": [], "stream": stream, "failed": "the server answered 503"})
-    told = summarise_step(2, [good, bad], 0.5, 900.0)
+    told = summarise_step(2, [good, bad], Machine(0.5, 900.0, {"thinker": 2}))
     assert (told.ttfc_ms, told.v2v_ms, told.packet_gap_ms, told.failed) == (120.0, 800.0, 25.0, 1)
     assert told.stages == server
+    assert (told.busy, told.memory_mib, told.slots) == (0.5, 900.0, {"thinker": 2})
+
+
+def test_the_most_slots_and_the_work_since_the_beginning_are_noted() -> None:
+    def view(in_use: int, busy_s: float, lived_s: float) -> dict[str, Any]:
+        return {"talker": {"slots_in_use": in_use, "busy_s": busy_s, "lived_s": lived_s}}
+
+    machine = Machine()
+    before = view(0, 5.0, 100.0)
+    machine.note(before, view(3, 6.0, 104.0))
+    machine.note(before, view(1, 9.0, 110.0))
+    assert machine.slots == {"talker": 3}
+    assert machine.utilisation == {"talker": 0.4}
+    machine.note(before, {})
+    assert machine.slots == {"talker": 3}
 
 
 async def test_the_numbers_of_callers_have_to_rise_from_one(tmp_path: Path) -> None:

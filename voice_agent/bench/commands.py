@@ -321,6 +321,7 @@ def load(
     folder: Annotated[Path, typer.Option("--out", help="Folder for the recordings.")] = Path("bench-out"),
     callers: Annotated[str, typer.Option(help="Callers of each step.")] = "1,2,3,4,6,8",
     calls_each: Annotated[int, typer.Option(min=1, help="Calls of each caller in a step.")] = 3,
+    hold: Annotated[int, typer.Option(min=0, help="Then so many calls each by as many callers as are held.")] = 0,
     seed: Seed = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Every step as JSON.")] = False,
 ) -> None:
@@ -328,14 +329,14 @@ def load(
     from dataclasses import asdict
 
     steps = [int(count) for count in callers.split(",")]
-    ramp = asyncio.run(_load(scenario, url, kind, key_from, serve, folder, steps, calls_each, seed))
+    ramp = asyncio.run(_load(scenario, url, kind, key_from, serve, folder, steps, calls_each, hold, seed))
     if as_json:
         print(json.dumps(asdict(ramp), indent=1))
     else:
         table = Table(
-            "callers", "TTFC p95", "V2V p95", "yield p95", "packet gap p99", "failed", "busy", "MiB", box=None
+            "callers", "TTFC p95", "V2V p95", "yield p95", "packet gap p99", "failed", "busy", "MiB", "slots", box=None
         )
-        for step in ramp.steps:
+        for step in (*ramp.steps, *([ramp.hold] if ramp.hold is not None else [])):
             times = (step.ttfc_ms, step.v2v_ms, step.yield_ms, step.packet_gap_ms)
             busy = "–" if step.busy is None else f"{100 * step.busy:.0f} %"
             table.add_row(
@@ -344,6 +345,7 @@ def load(
                 f"{step.failed} of {step.calls}",
                 busy,
                 "–" if step.memory_mib is None else f"{step.memory_mib:.0f}",
+                " ".join(f"{name} {used}" for name, used in step.slots.items()) or "–",
             )
         out.print(table)
         grew = f"; {ramp.saturated} grew the most" if ramp.saturated else ""
@@ -360,6 +362,7 @@ async def _load(
     folder: Path,
     callers: list[int],
     calls_each: int,
+    hold: int,
     seed: int,
 ) -> Ramp:
     from voice_agent.bench.link import target_of
@@ -373,7 +376,8 @@ async def _load(
             err.print("[dim]starting a server …[/]")
             url = await stack.enter_async_context(own_server())
         with _progress("calls", calls_each * sum(callers)) as on_call:
-            return await ramp(target_of(url, kind, key_from), found, sounds, folder, callers, calls_each, seed, on_call)
+            target = target_of(url, kind, key_from)
+            return await ramp(target, found, sounds, folder, callers, calls_each, hold, seed, on_call)
 
 
 @app.command(name="list")

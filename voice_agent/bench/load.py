@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
 
+import httpx
 import numpy as np
 
 from voice_agent.bench.link import Target
@@ -25,6 +28,7 @@ class Step:
     """`callers` at once. Times are p95 in ms, None where the server or the scenario gives none.
 
     `stages`: p95 of each step that the server tells; busy: share of this machine's cores, memory_mib: in use on it.
+    `slots`: the most that each of the server's stages had in use; `utilisation`: the share of the time it worked.
     """
 
     callers: int
@@ -37,15 +41,21 @@ class Step:
     busy: float | None
     memory_mib: float | None
     stages: dict[str, float] = field(default_factory=dict)
+    slots: dict[str, int] = field(default_factory=dict)
+    utilisation: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Ramp:
-    """`held`: the most callers within the limit, 0 if one was too many; `saturated`: the stage that grew the most."""
+    """`held`: the most callers within the limit, 0 if one was too many; `saturated`: the stage that grew the most.
+
+    `hold`: as many callers as were held, for longer; None if that was not asked for, or there were none.
+    """
 
     steps: tuple[Step, ...]
     held: int
     saturated: str
+    hold: Step | None = None
 
 
 async def ramp(
@@ -55,29 +65,37 @@ async def ramp(
     out: Path,
     callers: Sequence[int],
     calls_each: int = 2,
+    hold_calls: int = 0,
     seed: int = 1,
     on_call: OnCall = lambda call: None,
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> Ramp:
     """Climb through `callers`, each placing `calls_each` calls one after the other; ends at the first beyond the limit.
 
-    Raises ValueError unless `callers` rises from 1.
+    Then as many as were held place `hold_calls` calls each. Raises ValueError unless `callers` rises from 1.
     """
     if list(callers) != sorted(set(callers)) or not callers or callers[0] != 1:
         raise ValueError(f"expected numbers of callers that rise from 1, got {list(callers)}")
+
+    async def step(count: int, each: int, place: str) -> Step:
+        work = jobs(target, [(scenario, folder)], out / place, count * each, seed + count)
+        async with watched(target) as machine:
+            calls = await run_calls(work, on_call, parallel=count)
+        told = summarise_step(count, calls, machine)
+        on_step(told)
+        return told
+
     steps: list[Step] = []
     for count in callers:
-        work = jobs(target, [(scenario, folder)], out / f"load-{count:02d}", count * calls_each, seed + count)
-        async with _machine() as machine:
-            calls = await run_calls(work, on_call, parallel=count)
-        steps.append(summarise_step(count, calls, *machine()))
-        on_step(steps[-1])
+        steps.append(await step(count, calls_each, f"load-{count:02d}"))
         if held(steps) < count:
             break
-    return Ramp(tuple(steps), held(steps), saturated(steps))
+    most = held(steps)
+    hold = await step(most, hold_calls, f"load-{most:02d}-hold") if most and hold_calls else None
+    return Ramp(tuple(steps), most, saturated(steps), hold)
 
 
-def summarise_step(callers: int, calls: Sequence[CallResult], busy: float | None, memory_mib: float | None) -> Step:
+def summarise_step(callers: int, calls: Sequence[CallResult], machine: Machine) -> Step:
     """One step's figures."""
     values = values_of(calls)
     stages: dict[str, list[float]] = {}
@@ -94,9 +112,11 @@ def summarise_step(callers: int, calls: Sequence[CallResult], busy: float | None
         v2v_ms=_p95(values.get("v2v_ms")),
         yield_ms=_p95(values.get("yield_playout_ms")),
         packet_gap_ms=_p95(values.get("packet_gap_p99_ms")),
-        busy=busy,
-        memory_mib=memory_mib,
+        busy=machine.busy,
+        memory_mib=machine.memory_mib,
         stages={name: round(float(np.percentile(trials, 95)), 1) for name, trials in stages.items()},
+        slots=machine.slots,
+        utilisation=machine.utilisation,
     )
 
 
@@ -125,32 +145,61 @@ def _p95(values: Sequence[float] | None) -> float | None:
     return round(float(np.percentile(values, 95)), 1) if values else None
 
 
+@dataclass
+class Machine:
+    """This machine, and the server's stages where it tells of them, while calls ran; None and empty if not known."""
+
+    busy: float | None = None
+    memory_mib: float | None = None
+    slots: dict[str, int] = field(default_factory=dict)
+    utilisation: dict[str, float] = field(default_factory=dict)
+
+    def note(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        """Two views of the server's engine, the first of them from the beginning."""
+        for name, stage in now.items():
+            self.slots[name] = max(self.slots.get(name, 0), stage["slots_in_use"])
+            lived = stage["lived_s"] - before[name]["lived_s"] if name in before else 0.0
+            if lived > 0:
+                self.utilisation[name] = round((stage["busy_s"] - before[name]["busy_s"]) / lived, 3)
+
+
 @asynccontextmanager
-async def _machine() -> AsyncIterator[Callable[[], tuple[float | None, float | None]]]:
-    """Measures this machine while open: the share of its cores that was busy, and the most memory in use (MiB)."""
-    memory: list[float] = []
+async def watched(target: Target) -> AsyncIterator[Machine]:
+    """Watches while open; what it gives is complete after that."""
+    machine = Machine()
     before = await asyncio.to_thread(_cpu)
+    async with httpx.AsyncClient(trust_env=False, timeout=5, headers=target.headers()) as client:
+        engine = await _engine(client, target)
 
-    async def watch() -> None:
-        while True:
-            if (used := await asyncio.to_thread(_memory)) is not None:
-                memory.append(used)
-            await asyncio.sleep(0.5)
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(0.5)
+                used = await asyncio.to_thread(_memory)
+                machine.memory_mib = max((m for m in (used, machine.memory_mib) if m is not None), default=None)
+                machine.note(engine, await _engine(client, target))
 
-    def told() -> tuple[float | None, float | None]:
-        after = _cpu()
-        busy = None
-        if before is not None and after is not None and after[1] > before[1]:
-            busy = round((after[0] - before[0]) / (after[1] - before[1]), 3)
-        return busy, max(memory, default=None)
+        watching = asyncio.create_task(watch())
+        try:
+            yield machine
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+    after = await asyncio.to_thread(_cpu)
+    if before is not None and after is not None and after[1] > before[1]:
+        machine.busy = round((after[0] - before[0]) / (after[1] - before[1]), 3)
 
-    watching = asyncio.create_task(watch())
+
+async def _engine(client: httpx.AsyncClient, target: Target) -> dict[str, Any]:
+    """What this project's server tells of its stages; nothing from any other."""
+    if target.kind != "webrtc":
+        return {}
     try:
-        yield told
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        engine = (await client.get(urljoin(target.url, "/v1/calls/stats"))).json()["engine"]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    known = ("slots_in_use", "busy_s", "lived_s")
+    return {name: stage for name, stage in engine.items() if all(key in stage for key in known)}
 
 
 def _cpu() -> tuple[int, int] | None:
