@@ -92,6 +92,7 @@ class SocketSpeaker(Speaker):
         await self._sleep(delay)
         frame = self._next_frame()
         if self._carries_reply:
+            self.reference.push(frame, self._now())
             self.packets += 1
             return frame
         self._lead_left = min(self._lead_frames, self._lead_left + 1)

@@ -16,6 +16,7 @@ from aiortc.mediastreams import MediaStreamError
 
 from voice_agent.media.opus import RATE as RTP_RATE
 from voice_agent.media.opus import OpusEncoder
+from voice_agent.media.reference import Reference
 from voice_agent.media.resample import Resampler
 
 RATE = 24_000
@@ -88,7 +89,7 @@ class Speaker(MediaStreamTrack):
     def __init__(
         self,
         capacity_ms: int = 4000,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         super().__init__()
@@ -96,6 +97,7 @@ class Speaker(MediaStreamTrack):
         self.on_started: Callable[[int], None] | None = None
         self.on_drained: Callable[[int, int], None] | None = None
         self.pacer = Pacer()
+        self.reference = Reference(RATE)
         self.packets = 0
         self.underruns = 0
         self._capacity = capacity_ms * RATE // 1000
@@ -231,12 +233,15 @@ class Speaker(MediaStreamTrack):
 
     async def recv(self) -> av.Packet[Any]:
         """The next packet, when it is due. Called by the RTP sender alone."""
-        delay = self.pacer.due(self._now()) - self._now()
+        due = self.pacer.due(self._now())
+        delay = due - self._now()
         # Also on time: a sender that catches up must leave the loop to the others between two packets.
         await self._sleep(max(delay, 0))
         if self.readyState != "live":
             raise MediaStreamError("the track has ended")
-        pcm = self._resampler.push(self._next_frame())
+        frame = self._next_frame()
+        self.reference.push(frame, due)
+        pcm = self._resampler.push(frame)
         self.packets += 1
         return self._encoder.encode((np.clip(pcm, -1, 1) * 32767).astype(np.int16))
 
