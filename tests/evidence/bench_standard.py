@@ -1,43 +1,76 @@
-"""The bench's library against this project's server: every figure, with the bench's own error first."""
+"""The bench's library against this project's server, piece by piece, each of which takes at most 12 minutes alone.
+
+PIECE names one; without it they are run one after the other (two hours). `--seed 2` is the second run of a piece. All
+pieces of both runs are merged, and the runs compared, by `make evidence bench-merge`.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+import os
 from typing import Any
 
-from tests.evidence.tools import shown
-from voice_agent.bench.calibrate import calibrate
-from voice_agent.bench.link import Target
-from voice_agent.bench.results import KINDS, summaries, values_of
-from voice_agent.bench.runner import jobs, run_calls
-from voice_agent.bench.scenario import find_scenarios
-from voice_agent.calling import own_server
+from tests.evidence._calls import named, placed
+from voice_agent.bench.results import KINDS, CallResult, summaries, values_of
 
-TRIALS = 10
-"""Calls of each scenario; of the calls of twenty turns, a fifth."""
+TRIALS = 60
+"""Of the piece's own figure."""
+
+PIECES: dict[str, dict[str, int]] = {
+    # Scenario: trials of the piece's own figure in one call.
+    "orders": {"order-zh": 2, "order-en": 2},
+    "dialogue": {"dialogue": 4},
+    "barge-in-words": {"barge-in-words": 5},
+    "barge-in-sentences": {"barge-in-sentences": 8},
+    "backchannels": {"backchannel-zh": 16, "backchannel-en": 12},
+    "sounds": {"coughs": 8, "other-talkers": 8},
+    "noise": {"noise": 2},
+    "pauses-short": {"pause-0300": 6, "pause-0600": 6},
+    "pauses-long": {"pause-1000": 6, "pause-1500": 6},
+    "echo": {"echo-loop-10": 6, "echo-loop": 6, "echo-loop-30": 6},
+    "long-call": {"long-call": 20},
+}
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-        calibration = await calibrate(out, seed=seed)
-        calls = []
-        async with own_server() as url:
-            for scenario, sounds in shown(find_scenarios([]), "scenario"):
-                count = max(1, trials // 5) if len(scenario.turns) >= 20 else trials
-                calls += await run_calls(jobs(Target(url=url), [(scenario, sounds)], out, count, seed))
+    chosen = os.environ.get("PIECE")
+    if chosen is not None and chosen not in PIECES:
+        raise ValueError(f"PIECE: expected one of {', '.join(PIECES)}, got {chosen!r}")
     told = {}
-    for name in dict.fromkeys(call.scenario for call in calls):
-        values = values_of(call for call in calls if call.scenario == name)
-        shares = {k: f"{sum(v):.0f} of {len(v)}" for k, v in values.items() if KINDS[k].share}
-        told[name] = {k: s.__dict__ for k, s in summaries(values).items()} | shares
-    del calibration["trials"]
+    each: list[dict[str, Any]] = []
+    names = list(PIECES) if chosen is None else [chosen]
+    for name in names:
+        scenarios = [(named(scenario), max(1, -(-trials // per))) for scenario, per in PIECES[name].items()]
+        done = await placed(f"bench-standard-{name}-{seed}", scenarios, seed)
+        told[name] = done.facts()
+        each += [{"piece": name, **_of(call)} for call in done.calls]
+    record = f"bench-standard-{chosen}-{seed}" if chosen else f"bench-standard-{seed}"
+    passed = not any(facts["calls_failed"] for facts in told.values())
+    calibration = told[names[0]]["calibration"]
     return {
+        "name": record,
         "calibration": calibration,
-        "scenarios": told,
-        "passed": calibration["passed"] and not any(call.failed for call in calls),
-        "each": [
-            {"scenario": call.scenario, "failed": [c.__dict__ for c in call.checks if not c.passed]} for call in calls
-        ],
+        "pieces": told,
+        "figures": _shown(each),
+        "passed": passed,
+        "each": each,
     }
+
+
+def _of(call: CallResult) -> dict[str, Any]:
+    """A call's trials by figure, and what it did not keep."""
+    broken = [f"{check.where} {check.what}: {check.got}" for check in call.checks if not check.passed]
+    return {"scenario": call.scenario, "values": values_of([call]), "not_kept": broken}
+
+
+def pooled(each: list[dict[str, Any]]) -> dict[str, list[float]]:
+    values: dict[str, list[float]] = {name: [] for name in KINDS}
+    for call in each:
+        for name, trials in call["values"].items():
+            values[name] += trials
+    return {name: trials for name, trials in values.items() if trials}
+
+
+def _shown(each: list[dict[str, Any]]) -> dict[str, Any]:
+    values = pooled(each)
+    shares = {name: f"{sum(v):.0f} of {len(v)}" for name, v in values.items() if KINDS[name].share}
+    return {name: vars(summary) for name, summary in summaries(values).items()} | shares

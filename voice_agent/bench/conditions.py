@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from voice_agent.bench.link import Target
 from voice_agent.bench.namespaces import joined, server_in
 from voice_agent.bench.network import Network
@@ -99,24 +101,25 @@ def table(found: Mapping[str, Sequence[CallResult]]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def judged(found: Mapping[str, Sequence[CallResult]]) -> dict[str, dict[str, float]]:
-    """What the worst network adds to V2V p95, and a lost packet to the V2V of the turn that ends 2 s after it (p50).
-
-    {"worst_network": {added_ms, bar_ms}, "lost_packet": …}, for those that were measured beside a clean network.
-    """
-    v2v = {name: _v2v(calls, first=name == "lost-packet") for name, calls in found.items()}
-    worst, clean = list(NETWORKS)[-1], v2v.get("clean")
-    told = {}
-    for key, name, quantile, bar in (
-        ("worst_network", worst, "p95", WORST_MS),
-        ("lost_packet", "lost-packet", "p50", RECOVERED_MS),
-    ):
-        if clean and v2v.get(name):
-            a, b = (summaries({"v2v_ms": trials})["v2v_ms"] for trials in (clean, v2v[name]))
-            told[key] = {"added_ms": round(getattr(b, quantile) - getattr(a, quantile), 1), "bar_ms": bar}
-    return told
-
-
-def _v2v(calls: Sequence[CallResult], first: bool) -> list[float]:
-    turns = [turn for call in calls if not call.failed for turn in call.figures["turns"][: 1 if first else None]]
+def v2v_of(condition: str, calls: Sequence[CallResult]) -> list[float]:
+    """V2V of every turn, in ms; after a lost packet, of the turn that ends 2 s later alone."""
+    first = 1 if condition == "lost-packet" else None
+    turns = [turn for call in calls if not call.failed for turn in call.figures["turns"][:first]]
     return [turn["v2v_ms"] for turn in turns if turn["v2v_ms"] is not None]
+
+
+def added(v2v: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """What the worst network adds to V2V p95, and a lost packet to its p50, beside a clean network.
+
+    `v2v`: times in ms by condition, as `v2v_of` gives them. {"worst_network": {added_ms, bar_ms}, "lost_packet": …},
+    for those that were measured.
+    """
+    told: dict[str, dict[str, float]] = {}
+    for key, name, quantile, bar in (
+        ("worst_network", list(NETWORKS)[-1], 95, WORST_MS),
+        ("lost_packet", "lost-packet", 50, RECOVERED_MS),
+    ):
+        if v2v.get("clean") and v2v.get(name):
+            change = float(np.percentile(v2v[name], quantile) - np.percentile(v2v["clean"], quantile))
+            told[key] = {"added_ms": round(change, 1), "bar_ms": bar}
+    return told

@@ -1,0 +1,49 @@
+"""Both runs of the bench's pieces: every figure over all trials, and how far apart their medians are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.evidence._calls import pieces
+from tests.evidence.bench_standard import PIECES, pooled
+from voice_agent.bench.results import KINDS, summaries
+
+TRIALS = 60
+"""What each figure of a turn has to have."""
+
+SAME_MS, SAME_SHARE = 20.0, 0.05
+PER_CALL = ("connect_ms", "burst_ms", "packet_gap_p99_ms", "packet_gap_max_ms", "lost_pct", "drift_ppm")
+
+
+async def run(seed: int, trials: int) -> dict[str, Any]:
+    stored = [piece for name in PIECES for piece in pieces(f"bench-standard-{name}")]
+    runs = {number: [call for p in stored if p["seed"] == number for call in p["each"]] for number in (1, 2)}
+    if not all(runs.values()):
+        raise FileNotFoundError("expected pieces of two runs in evidence/, bench-standard-NAME-1.json and -2.json")
+    values = {number: pooled(each) for number, each in runs.items()}
+    every = pooled([*runs[1], *runs[2]])
+    told = summaries(every)
+    figures: dict[str, Any] = {}
+    apart, few = [], []
+    for name, of in every.items():
+        if KINDS[name].share:
+            figures[name] = f"{sum(of):.0f} of {len(of)}"
+        else:
+            medians = [float(np.median(values[number][name])) for number in (1, 2) if name in values[number]]
+            same = len(medians) == 2 and abs(medians[1] - medians[0]) <= max(SAME_SHARE * abs(medians[0]), SAME_MS)
+            figures[name] = {**vars(told[name]), "medians": [round(m, 2) for m in medians], "same": same}
+            if name.endswith("_ms") and not same:
+                apart.append(name)
+        if len(of) < trials and name not in PER_CALL:
+            few.append(name)
+    return {
+        "name": "bench-standard",
+        "figures": figures,
+        "medians_apart": apart,
+        "fewer_trials": few,
+        "calibration_v2v_error_p95": max(piece["calibration"]["v2v_ms"]["error_p95"] for piece in stored),
+        "pieces": [{key: piece[key] for key in ("name", "commit", "began", "load_average_before")} for piece in stored],
+        "passed": not apart and not few,
+    }
