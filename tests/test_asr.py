@@ -10,6 +10,7 @@ import pytest
 from tests.recordings import recording
 from voice_agent.asr import AsrConfig, AsrPool, AsrStream, Recognizer, RecognizerConfig, Transcript
 from voice_agent.utterance import Utterance
+from voice_agent.words import LIKELY
 
 pytestmark = pytest.mark.anyio
 S = 16_000
@@ -29,6 +30,8 @@ class Stub:
 
     def __init__(self) -> None:
         self.jobs: list[int] = []
+        self.prompts: list[Any] = []
+        self.silent = False
         self.held = False
         self.fails = False
         self._gate = threading.Semaphore(0)
@@ -37,12 +40,13 @@ class Stub:
     def transcribe(self, pcm: Any, language: Any, prompt: Any, likely: Any) -> Transcript:
         ms = len(pcm) // 16
         self.jobs.append(ms)
+        self.prompts.append(prompt)
         self._entered.release()
         if self.held:
             assert self._gate.acquire(timeout=10)
         if self.fails:
             raise RuntimeError("no memory")
-        return Transcript(f"{ms}", language or likely, len(pcm) / S)
+        return Transcript("" if self.silent else f"{ms}", language or likely, len(pcm) / S)
 
     def let(self, jobs: int = 1) -> None:
         self._gate.release(jobs)
@@ -186,6 +190,61 @@ async def test_a_final_takes_the_place_of_the_partial_that_waits(open_pool: Open
     stream.push(audio(500))
     await stub.entered(2)
     assert stub.jobs[-1] == 1000
+
+
+async def test_an_urgent_stream_has_partials_sooner_and_under_the_words_of_turn_taking(open_pool: OpenPool) -> None:
+    stub, pool = open_pool(urgent_first_ms=550, urgent_every_ms=200)
+    stream = pool.open("zh", {"zh": "珍珠奶茶", "en": ""}, urgent=True)
+    seen: asyncio.Queue[Transcript] = asyncio.Queue()
+    stream.on_partial = seen.put_nowait
+    for _ in range(27):
+        stream.push(audio(20))
+    await settle()
+    assert stub.jobs == []
+    stream.push(audio(20))
+    assert (await seen.get()).text == "560"
+    stream.push(audio(200))
+    assert (await seen.get()).text == "760"
+    await stream.final()
+    partial, _, final = stub.prompts
+    assert partial == LIKELY
+    assert final["zh"].startswith("珍珠奶茶、嗯")
+    assert final["en"] == LIKELY["en"]
+    stream.urgent = False
+    stream.push(audio(200))
+    await settle()
+    assert len(stub.jobs) == 3
+    stream.push(audio(200))
+    await seen.get()
+    assert stub.prompts[3] == final
+
+
+async def test_an_urgent_partial_goes_first_rests_never_and_takes_any_worker(open_pool: OpenPool) -> None:
+    stub, pool = open_pool(workers=2, partial_share=0.001)
+    stub.held = True
+    busy, other, urgent = pool.open("zh", ""), pool.open("zh", ""), pool.open("zh", "", urgent=True)
+    for stream in (busy, other, urgent):
+        stream.on_partial = lambda transcript: None
+    busy.push(audio(500))
+    await stub.entered()
+    other.push(audio(520))
+    urgent.push(audio(600))
+    await stub.entered()
+    assert stub.jobs == [500, 600]
+    stub.let(2)
+    urgent.push(audio(10))
+    await settle()
+    assert stub.jobs == [500, 600]
+
+
+async def test_a_hypothesis_without_words_is_told_too(open_pool: OpenPool) -> None:
+    stub, pool = open_pool()
+    stub.silent = True
+    stream = pool.open("zh", "")
+    seen: asyncio.Queue[Transcript] = asyncio.Queue()
+    stream.on_partial = seen.put_nowait
+    stream.push(audio(500))
+    assert (await seen.get()).text == ""
 
 
 async def test_a_newer_final_supersedes_one_that_waits(open_pool: OpenPool) -> None:

@@ -233,12 +233,41 @@ def test_a_click_over_a_reply_needs_no_words_to_be_let_go(caller: Caller) -> Non
     assert caller.kinds == ["speech_started", "pause", "resume", "speech_stopped", "discard"]
 
 
+def test_one_or_two_words_may_be_the_beginning_of_a_backchannel(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(512)
+    caller.hear("名字")
+    assert caller.new() == ["speech_started", "pause"]
+    caller.speak(96)
+    caller.hear("名字")
+    assert caller.new() == ["interrupt"]
+
+
+def test_a_hypothesis_counts_for_the_voice_that_it_covers(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(640)
+    caller.hear("讨", late_ms=320)
+    caller.speak(96)
+    caller.hush(96)
+    assert caller.new() == ["speech_started", "pause", "speculate"]
+    caller.hear("好的", final=True)
+    assert caller.new() == ["resume", "speech_stopped", "discard"]
+
+
 def test_other_words_in_too_short_a_sound_are_not_believed(caller: Caller) -> None:
     caller.reply()
     caller.speak(300)
     caller.hear("本境")
     caller.hush(96)
     assert caller.kinds[-3:] == ["resume", "speech_stopped", "discard"]
+
+
+def test_before_a_reply_is_heard_a_short_word_goes_on_with_what_was_said(caller: Caller) -> None:
+    caller.reply(audible=False)
+    caller.speak(300)
+    caller.hush(96)
+    caller.hear("奶茶", final=True)
+    assert caller.kinds == ["speech_started", "pause", "speculate", "interrupt"]
 
 
 def test_the_reply_does_not_wait_for_the_recogniser_for_ever(caller: Caller) -> None:

@@ -2,8 +2,11 @@
 
 An utterance is an `AsrStream`. All streams share the worker threads of one `AsrPool`. Finals go before partials; a
 stream has at most one partial waiting, and it transcribes everything pushed by the time it runs. The first of
-several workers takes finals only, so that a final never waits for a partial; partials rest while a final runs, and
+several workers takes no such partials, so that a final never waits for one; partials rest while a final runs, and
 use at most `partial_share` of their worker's time. With many calls it is therefore the partials that become rare.
+
+A stream over a reply that is held until its words are known is urgent. Its partials come sooner, go before the others,
+on any worker and without rest, and are written under the few words that decide what becomes of the reply.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_agent.utterance import Utterance
 from voice_agent.whisper import SAMPLE_RATE, Prompt, Recognizer, RecognizerConfig, Transcript, check_language
+from voice_agent.words import LIKELY
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -47,9 +51,13 @@ class AsrConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     workers: int = Field(default=2, ge=1)
-    """Threads. With two or more the first takes finals only."""
+    """Threads. With two or more the first takes finals and urgent partials only."""
     partial_every_ms: int = Field(default=400, ge=50)
     """New audio that is worth a partial."""
+    urgent_first_ms: int = Field(default=550, ge=50)
+    """Audio, what was before the voice included, that is worth the first partial of an urgent stream."""
+    urgent_every_ms: int = Field(default=200, ge=50)
+    """New audio that is worth another one."""
     partial_share: float = Field(default=0.5, gt=0, le=1)
     """Share of a worker's time that partials may use."""
     segment_min_s: float = Field(default=8.0, gt=0)
@@ -116,17 +124,19 @@ class AsrPool:
         for thread in self._threads:
             thread.start()
 
-    def open(self, language: Language | None, prompt: Prompt, likely: Language = "zh") -> AsrStream:
+    def open(
+        self, language: Language | None, prompt: Prompt, likely: Language = "zh", *, urgent: bool = False
+    ) -> AsrStream:
         """A new utterance; `prompt`: words that are likely, or such words by language.
 
-        `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
-        Raises ValueError for an unknown language.
+        `language` None: it is detected; `likely`: the one expected, as that of the utterance before. `urgent`: a reply
+        is held until its words are known. Raises ValueError for an unknown language.
         """
         check_language(language)
         check_language(likely)
         if self._closed:
             raise RuntimeError("expected an open pool: it was closed")
-        return AsrStream(self, language, prompt, likely)
+        return AsrStream(self, language, prompt, likely, urgent=urgent)
 
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
@@ -154,7 +164,8 @@ class AsrPool:
     def _want_partial(self, stream: AsrStream) -> None:
         with self._changed:
             if not self._closed and stream not in self._partials:
-                self._partials.append(stream)
+                place = sum(other.urgent for other in self._partials) if stream.urgent else len(self._partials)
+                self._partials.insert(place, stream)
                 self._update()
 
     def _forget(self, job: _Final) -> None:
@@ -204,8 +215,9 @@ class AsrPool:
                     self._update()
                     return job
                 rest = None
-                if partials_too and self._partials and not self._running:
-                    rest = rest_until - time.monotonic()
+                urgent = bool(self._partials) and self._partials[0].urgent
+                if urgent or (partials_too and self._partials and not self._running):
+                    rest = 0.0 if urgent else rest_until - time.monotonic()
                     if rest <= 0:
                         stream = self._partials.popleft()
                         self._update()
@@ -232,7 +244,8 @@ class AsrPool:
         end, pushed_at = stream.utterance.samples, stream.pushed_at
         result: Transcript | None = None
         try:
-            result = stream.utterance.transcribe(self._recognizer, end)
+            prompt = LIKELY if stream.urgent else None
+            result = stream.utterance.transcribe(self._recognizer, end, prompt)
             self.stats.partials += 1
             self.stats.lag_ms.append((time.monotonic() - pushed_at) * 1000)
         except Exception:
@@ -248,19 +261,23 @@ class AsrPool:
 class AsrStream:
     """One utterance. Every method is called on the loop, and none of them blocks."""
 
-    def __init__(self, pool: AsrPool, language: Language | None, prompt: Prompt, likely: Language) -> None:
+    def __init__(
+        self, pool: AsrPool, language: Language | None, prompt: Prompt, likely: Language, *, urgent: bool
+    ) -> None:
+        self.urgent = urgent
+        """May be taken back when nothing waits for the words any more."""
         self._pool = pool
         config = pool.config
         self.utterance = Utterance(
             language,
-            prompt,
+            _with_likely(prompt) if urgent else prompt,
             likely,
             segment_min=int(config.segment_min_s * SAMPLE_RATE),
             segment_max=int(config.segment_max_s * SAMPLE_RATE),
             backlog_max=int(config.backlog_max_s * SAMPLE_RATE),
         )
         self.on_partial: Callable[[Transcript], None] | None = None
-        """Called on the loop with the transcript of the utterance so far; without it no partial is computed."""
+        """Called on the loop with the transcript of the utterance so far, be it empty; without it none is computed."""
         self.pushed_at = 0.0
         """When the latest audio came, in seconds on the monotonic clock."""
         self.cancelled = False
@@ -283,9 +300,16 @@ class AsrStream:
         self.pushed_at = time.monotonic()
         idle = not self._partial_busy and self._waiting is None
         new = self.utterance.samples - self._partial_end
-        if self.on_partial is not None and idle and new * 1000 >= self._pool.config.partial_every_ms * SAMPLE_RATE:
+        if self.on_partial is not None and idle and new * 1000 >= self._partial_after_ms * SAMPLE_RATE:
             self._partial_busy = True
             self._pool._want_partial(self)
+
+    @property
+    def _partial_after_ms(self) -> int:
+        config = self._pool.config
+        if not self.urgent:
+            return config.partial_every_ms
+        return config.urgent_every_ms if self._partial_end else config.urgent_first_ms
 
     async def final(self) -> Transcript:
         """The transcript of everything pushed so far; empty text: nothing was said, or nothing to be believed.
@@ -345,8 +369,17 @@ class AsrStream:
         self._partial_end = end
         if self.cancelled or (self._result is not None and self._result[0] >= end):
             self._pool.stats.discarded += 1
-        elif result is not None and result.text and self.on_partial is not None:
+        elif result is not None and self.on_partial is not None:
             self.on_partial(result)
+
+
+def _with_likely(prompt: Prompt) -> Prompt:
+    """What is likely over a reply, after what is likely anyway."""
+    given = dict.fromkeys(LIKELY, prompt) if isinstance(prompt, str) else prompt
+    return {
+        language: ("、" if language == "zh" else ", ").join(filter(None, [given.get(language, ""), words]))
+        for language, words in LIKELY.items()
+    }
 
 
 def _follow(older: _Final, newer: _Final) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_agent.vad import VadEvent
-from voice_agent.words import Kind, kind_of
+from voice_agent.words import Kind, kind_of, length
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -48,8 +48,10 @@ class TurnConfig(BaseModel):
     """A turn is ended after this much, whatever is said."""
     barge_in_ms: int = Field(850, ge=40, le=5000)
     """Voice over a reply that cancels it while the recogniser has not said anything."""
-    word_ms: int = Field(400, ge=0, le=2000)
-    """Over a reply, less voice than this holds no other words than stop words and backchannels."""
+    word_ms: int = Field(450, ge=0, le=2000)
+    """Over a reply that is heard, less voice than this holds no other words than stop words and backchannels."""
+    faint_ms: int = Field(600, ge=0, le=2000)
+    """The same for one or two words while the voice goes on: they may be the beginning of a backchannel."""
     resume_ms: int = Field(350, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
     noise_ms: int = Field(1000, ge=100, le=5000)
@@ -125,6 +127,7 @@ class _Utterance:
     speculated: bool = False
     complete: float | None = None
     said: Kind | None = None
+    length: int = 0
     covered: int = 0
     powers: deque[float] = field(default_factory=lambda: deque(maxlen=8))
     loudest: float = 0.0
@@ -200,7 +203,7 @@ class TurnPolicy:
         utterance = self._open
         if utterance is None or at < utterance.covered:
             return []
-        utterance.said, utterance.covered = kind_of(text), at
+        utterance.said, utterance.length, utterance.covered = kind_of(text), length(text), at
         return self._judge(utterance)
 
     def turn_end(self, probability: float, at: int) -> list[Action]:
@@ -295,9 +298,16 @@ class TurnPolicy:
         if said in (None, "none") or not self._voice(utterance):
             return False
         answers = self._reply == "closing" or (self._reply == "none" and self._asked)
-        if answers and utterance.ended and utterance.known:
+        complete = utterance.ended and utterance.known
+        if said == "stop" or (answers and complete):
             return True
-        return said == "stop" or (said == "words" and utterance.voiced >= self._samples(self.config.word_ms))
+        if said != "words":
+            return False
+        if complete and self._reply == "thought":
+            return True
+        heard = min(utterance.covered, utterance.last_voiced) - utterance.onset
+        least = self.config.word_ms if complete or utterance.length > 2 else self.config.faint_ms
+        return heard >= self._samples(least)
 
     def _is_quiet(self, utterance: _Utterance) -> bool:
         if self._callers_db is None or utterance.voiced < self._samples(200) or not utterance.loudest:

@@ -84,26 +84,26 @@ class Utterance:
             self._chunks.clear()
             self._chunks_start = self.samples
 
-    def transcribe(self, recognizer: Recognizer, end: int) -> Transcript:
-        """Transcript up to sample `end`."""
+    def transcribe(self, recognizer: Recognizer, end: int, prompt: Prompt | None = None) -> Transcript:
+        """Transcript up to sample `end`. `prompt`: likelier words than its own, for what is not yet a whole segment."""
         with self._lock:
             closed = [segment for segment in self._segments if segment.end <= end]
         parts: list[Transcript] = []
         for segment in closed:
             with self._settling:
                 if segment.transcript is None:
-                    segment.transcript = self._recognize(recognizer, segment.start, segment.end)
+                    segment.transcript = self._recognize(recognizer, segment.start, segment.end, self._prompt)
                     self._trim()
             parts.append(segment.transcript)
         start = closed[-1].end if closed else 0
-        parts.append(self._recognize(recognizer, start, end))
+        parts.append(self._recognize(recognizer, start, end, self._prompt if prompt is None else prompt))
         return _joined(parts)
 
-    def _recognize(self, recognizer: Recognizer, start: int, end: int) -> Transcript:
+    def _recognize(self, recognizer: Recognizer, start: int, end: int, prompt: Prompt) -> Transcript:
         with self._lock:
             audio = self._audio(start, end)
         pcm = audio.astype(np.float32) / 32768.0
-        return recognizer.transcribe(pcm, self._language, self._prompt, self._likely)
+        return recognizer.transcribe(pcm, self._language, prompt, self._likely)
 
     def _audio(self, start: int, end: int) -> npt.NDArray[np.int16]:
         """Samples of the utterance that are still kept; holds the lock."""

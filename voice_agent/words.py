@@ -13,10 +13,17 @@ from typing import Literal
 
 from pypinyin import lazy_pinyin
 
-__all__ = ["Kind", "kind_of"]
+__all__ = ["LIKELY", "Kind", "kind_of", "length"]
 
 Kind = Literal["none", "backchannel", "stop", "words"]
 """none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
+
+LIKELY = {
+    "zh": "嗯、嗯嗯、哦、啊、对、对对对、好、好的、是、是的、行、没错、明白、知道了、停、等一下、等等、停一下、不对、"
+    "不是、不要了、换一个、算了、别说了",
+    "en": "Uh-huh, mm-hm, yeah, okay, right, sure, yes, no, wait, stop, hold on, never mind, wait a minute",
+}
+"""What is likely to be said over a reply, by language: a prompt for the recogniser."""
 
 # Of what stops the agent, what has one syllable: it must be all that is said.
 _ALONE = ("停 平 等", "")
@@ -40,6 +47,7 @@ _CONFUSED = (
     (r"ng\b", "n"),
     (r"\b[bptgkh](?=[aeiou])", "d"),
     (r"\b[jq](?=[iu])", "x"),
+    (r"\bch", "zh"),
     (r"(?<=[^\Waeiou])en\b", "e"),
 )
 
@@ -54,6 +62,11 @@ def kind_of(text: str) -> Kind:
     if _stop().search(sounds):
         return "stop"
     return "backchannel" if _made_of(_BACKCHANNELS, loosely=True).fullmatch(_loosened(sounds)) else "words"
+
+
+def length(text: str) -> int:
+    """Syllables of Mandarin and words of English in a text."""
+    return _sounds(text).count(" ")
 
 
 def _sounds(text: str) -> str:
