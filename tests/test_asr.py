@@ -194,7 +194,8 @@ async def test_a_final_takes_the_place_of_the_partial_that_waits(open_pool: Open
 
 async def test_an_urgent_stream_has_partials_sooner_and_under_the_words_of_turn_taking(open_pool: OpenPool) -> None:
     stub, pool = open_pool(urgent_first_ms=550, urgent_every_ms=200)
-    stream = pool.open("zh", {"zh": "珍珠奶茶", "en": ""}, urgent=True)
+    stream = pool.open("zh", {"zh": "珍珠奶茶", "en": ""})
+    stream.urgent = True
     seen: asyncio.Queue[Transcript] = asyncio.Queue()
     stream.on_partial = seen.put_nowait
     for _ in range(27):
@@ -216,13 +217,14 @@ async def test_an_urgent_stream_has_partials_sooner_and_under_the_words_of_turn_
     assert len(stub.jobs) == 3
     stream.push(audio(200))
     await seen.get()
-    assert stub.prompts[3] == final
+    assert stub.prompts[3] == {"zh": "珍珠奶茶", "en": ""}
 
 
 async def test_an_urgent_partial_goes_first_rests_never_and_takes_any_worker(open_pool: OpenPool) -> None:
     stub, pool = open_pool(workers=2, partial_share=0.001)
     stub.held = True
-    busy, other, urgent = pool.open("zh", ""), pool.open("zh", ""), pool.open("zh", "", urgent=True)
+    busy, other, urgent = (pool.open("zh", "") for _ in range(3))
+    urgent.urgent = True
     for stream in (busy, other, urgent):
         stream.on_partial = lambda transcript: None
     busy.push(audio(500))

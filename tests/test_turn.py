@@ -46,9 +46,9 @@ class Caller:
                 self.speaking = False
             self.give("silence", self.now)
 
-    def hear(self, text: str, *, final: bool = False, late_ms: int = 0) -> None:
+    def hear(self, text: str, *, late_ms: int = 0) -> None:
         """The recogniser's hypothesis of all that was said up to `late_ms` ago."""
-        self.actions += self.policy.words(text, "zh", self.now - late_ms * MS, final=final)
+        self.actions += self.policy.words(text, self.now - late_ms * MS)
 
     def reply(self, *, audible: bool = True) -> None:
         self.policy.reply_began()
@@ -172,7 +172,7 @@ def test_a_judgement_of_less_than_was_said_is_void(judged: Caller) -> None:
 def test_with_nothing_to_answer_over_a_backchannel_is_a_turn(caller: Caller) -> None:
     caller.speak(300)
     caller.hush(200)
-    caller.hear("好的", final=True)
+    caller.hear("好的")
     caller.hush(400)
     assert caller.kinds == ["speech_started", "speculate", "speech_stopped", "commit"]
 
@@ -212,7 +212,7 @@ def test_a_backchannel_or_no_words_let_the_same_reply_go_on(caller: Caller, text
     caller.speak(400)
     caller.hush(128)
     assert caller.new() == ["speech_started", "pause", "speculate"]
-    caller.hear(text, final=True)
+    caller.hear(text)
     assert caller.new() == ["resume", "speech_stopped", "discard"]
     caller.hush(3000)
     assert caller.new() == []
@@ -250,7 +250,7 @@ def test_a_hypothesis_counts_for_the_voice_that_it_covers(caller: Caller) -> Non
     caller.speak(96)
     caller.hush(96)
     assert caller.new() == ["speech_started", "pause", "speculate"]
-    caller.hear("好的", final=True)
+    caller.hear("好的")
     assert caller.new() == ["resume", "speech_stopped", "discard"]
 
 
@@ -266,7 +266,7 @@ def test_before_a_reply_is_heard_a_short_word_goes_on_with_what_was_said(caller:
     caller.reply(audible=False)
     caller.speak(300)
     caller.hush(96)
-    caller.hear("奶茶", final=True)
+    caller.hear("奶茶")
     assert caller.kinds == ["speech_started", "pause", "speculate", "interrupt"]
 
 
@@ -277,7 +277,7 @@ def test_the_reply_does_not_wait_for_the_recogniser_for_ever(caller: Caller) -> 
     assert caller.new() == ["speech_started", "pause", "speculate"]
     caller.hush(32)
     assert caller.new() == ["resume"]
-    caller.hear("我要两杯", final=True)
+    caller.hear("我要两杯")
     assert caller.new() == ["pause", "interrupt"]
     caller.policy.reply_ended(heard_all=False)
     caller.hush(500)
@@ -296,7 +296,7 @@ def test_a_reply_that_is_not_heard_yet_can_wait_for_the_words(caller: Caller) ->
     caller.speak(500)
     caller.hush(800)
     assert caller.new() == ["speech_started", "pause", "speculate"]
-    caller.hear("再来一杯", final=True)
+    caller.hear("再来一杯")
     assert caller.new() == ["interrupt"]
 
 
@@ -378,7 +378,7 @@ def test_what_is_said_over_the_last_moments_of_a_reply_is_an_answer(caller: Call
     caller.policy.reply_closing()
     caller.speak(300)
     caller.hush(128)
-    caller.hear(text, final=True)
+    caller.hear(text)
     assert caller.new() == ["speech_started", "pause", "speculate", "interrupt"]
 
 
@@ -388,7 +388,7 @@ def test_a_backchannel_that_was_let_go_answers_the_question_that_has_ended_meanw
     caller.hush(352)
     assert caller.new()[-1] == "resume"
     caller.policy.reply_ended(heard_all=True)
-    caller.hear("好的", final=True)
+    caller.hear("好的")
     caller.hush(200)
     assert caller.new() == ["speech_stopped", "commit"]
 
@@ -436,7 +436,6 @@ STEPS = st.one_of(
     st.tuples(st.just("speak"), st.integers(32, 3000)),
     st.tuples(st.just("hush"), st.integers(32, 3000)),
     st.tuples(st.just("hear"), st.sampled_from(TEXTS)),
-    st.tuples(st.just("final"), st.sampled_from(TEXTS)),
     st.tuples(st.just("turn_end"), st.floats(0, 1)),
     st.tuples(st.sampled_from(["began", "audible", "closing", "heard", "failed"]), st.just(0)),
     st.tuples(st.just("level"), st.sampled_from([-20.0, -26.0, -40.0])),
@@ -522,8 +521,6 @@ class Watched(Caller):
             self.hush(value)
         elif what == "hear":
             self.hear(value)
-        elif what == "final" and self.speculating:
-            self.hear(value, final=True)
         elif what == "turn_end":
             self.actions += self.policy.turn_end(value, self.now)
         elif what == "began" and not self.live:

@@ -6,7 +6,8 @@ several workers takes no such partials, so that a final never waits for one; par
 use at most `partial_share` of their worker's time. With many calls it is therefore the partials that become rare.
 
 A stream over a reply that is held until its words are known is urgent. Its partials come sooner, go before the others,
-on any worker and without rest, and are written under the few words that decide what becomes of the reply.
+on any worker and without rest, and are written under the few words that decide what becomes of the reply; its final
+transcript is written under these and its own.
 """
 
 from __future__ import annotations
@@ -124,19 +125,17 @@ class AsrPool:
         for thread in self._threads:
             thread.start()
 
-    def open(
-        self, language: Language | None, prompt: Prompt, likely: Language = "zh", *, urgent: bool = False
-    ) -> AsrStream:
+    def open(self, language: Language | None, prompt: Prompt, likely: Language = "zh") -> AsrStream:
         """A new utterance; `prompt`: words that are likely, or such words by language.
 
-        `language` None: it is detected; `likely`: the one expected, as that of the utterance before. `urgent`: a reply
-        is held until its words are known. Raises ValueError for an unknown language.
+        `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
+        Raises ValueError for an unknown language.
         """
         check_language(language)
         check_language(likely)
         if self._closed:
             raise RuntimeError("expected an open pool: it was closed")
-        return AsrStream(self, language, prompt, likely, urgent=urgent)
+        return AsrStream(self, language, prompt, likely)
 
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
@@ -229,7 +228,8 @@ class AsrPool:
         result: Transcript | Exception | None = None
         if not job.future.cancelled():
             try:
-                result = job.stream.utterance.transcribe(self._recognizer, job.end)
+                prompt = _with_likely(job.stream.prompt) if job.stream.urgent else None
+                result = job.stream.utterance.transcribe(self._recognizer, job.end, prompt)
                 self.stats.finals += 1
                 self.stats.final_ms.append((time.monotonic() - job.asked) * 1000)
             except Exception as error:
@@ -261,16 +261,13 @@ class AsrPool:
 class AsrStream:
     """One utterance. Every method is called on the loop, and none of them blocks."""
 
-    def __init__(
-        self, pool: AsrPool, language: Language | None, prompt: Prompt, likely: Language, *, urgent: bool
-    ) -> None:
-        self.urgent = urgent
-        """May be taken back when nothing waits for the words any more."""
+    def __init__(self, pool: AsrPool, language: Language | None, prompt: Prompt, likely: Language) -> None:
         self._pool = pool
+        self.prompt = prompt
         config = pool.config
         self.utterance = Utterance(
             language,
-            _with_likely(prompt) if urgent else prompt,
+            prompt,
             likely,
             segment_min=int(config.segment_min_s * SAMPLE_RATE),
             segment_max=int(config.segment_max_s * SAMPLE_RATE),
@@ -278,6 +275,8 @@ class AsrStream:
         )
         self.on_partial: Callable[[Transcript], None] | None = None
         """Called on the loop with the transcript of the utterance so far, be it empty; without it none is computed."""
+        self.urgent = False
+        """Whether a reply is held until these words are known; may be set at any time."""
         self.pushed_at = 0.0
         """When the latest audio came, in seconds on the monotonic clock."""
         self.cancelled = False

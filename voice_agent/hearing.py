@@ -169,10 +169,9 @@ class Hearing:
 
     def open(self, item_id: str, onset: int, language: Language | None, likely: Language) -> Utterance:
         """The caller began to speak at sample `onset`: recognise what is said from shortly before it on."""
-        utterance = self.current = self.record(
-            item_id, self._since(onset - PRE_ROLL_MS * SAMPLES_PER_MS), language, likely
-        )
-        utterance.onset = onset
+        pcm = self._since(onset - PRE_ROLL_MS * SAMPLES_PER_MS)
+        utterance = self.current = self.record(item_id, pcm, language, likely)
+        utterance.onset, utterance.begun_at = onset, self._recent_end - len(pcm)
         assert utterance.stream is not None
         utterance.stream.on_partial = lambda transcript: self._on_partial(utterance, transcript)
         return utterance

@@ -264,6 +264,8 @@ class Session:
         elif action.kind in ("pause", "resume", "interrupt"):
             if detection.interrupt_response:
                 self._hold(action.kind)
+            if utterance is not None and utterance.stream is not None:
+                utterance.stream.urgent = action.kind == "pause"
         elif utterance is None:
             return
         elif action.kind == "speculate":
@@ -317,14 +319,14 @@ class Session:
             delta = utterance.agree(transcript.text)
             told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
             self.tell(told)
-        self._do(self._policy.words(transcript.text, transcript.language, at, final=False))
+        self._do(self._policy.words(transcript.text, at))
 
     def _on_final(self, utterance: Utterance) -> None:
         if utterance.committed:
             self._tell_transcript(utterance)
             return
         if utterance is self._hearing.current and not utterance.failed:
-            self._do(self._policy.words(utterance.text, utterance.language, utterance.final_at, final=True))
+            self._do(self._policy.words(utterance.text, utterance.final_at))
         if utterance is self._hearing.current:
             self._guess(utterance)
             if self._judges:

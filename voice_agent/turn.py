@@ -14,16 +14,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_agent.vad import VadEvent
 from voice_agent.words import Kind, kind_of, length
-
-if TYPE_CHECKING:
-    from voice_agent.engine.protocols import Language
 
 SAMPLES_PER_MS = 16
 WINDOW = 512
@@ -195,10 +192,10 @@ class TurnPolicy:
             return []
         return self._on_silence(utterance)
 
-    def words(self, text: str, language: Language | None, at: int, *, final: bool) -> list[Action]:
-        """A hypothesis of the open utterance, which covers the audio up to sample `at`; empty: no words in it.
+    def words(self, text: str, at: int) -> list[Action]:
+        """A hypothesis of the open utterance, partial or final, which covers the audio up to sample `at`.
 
-        `final`: the transcript that was begun by `speculate`. Others may change with the next word.
+        Empty: no words in it.
         """
         utterance = self._open
         if utterance is None or at < utterance.covered:
