@@ -21,6 +21,15 @@ def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
     assert config.server.host_candidates == ("127.0.0.1",)
 
 
+def test_speech_on_a_card_of_its_own_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("engine:\n  placement: [{stages: [talker, codec], device: 'cuda:1', process: true}]\n")
+    (place,) = load_config(path).engine.placement
+    assert (place.stages, place.devices, place.process) == (("talker", "codec"), ["cuda:1"], True)
+    cards = place.model_copy(update={"device": ("cuda:1", "cuda:2"), "replicas": 3})
+    assert cards.devices == ["cuda:1", "cuda:2", "cuda:1"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -30,6 +39,9 @@ def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
         ("asr: {worker: 2}", "asr.worker"),
         ("recognizer: {model: x}", "recognizer.model"),
         ("engine: {slots: 0}", "engine.slots"),
+        ("engine: {placement: [{stages: [talker], cores: 2}]}", "engine.placement.0.cores"),
+        ("engine: {placement: [{stages: [ear]}]}", "engine.placement.0.stages.0"),
+        ("engine: {placement: [{stages: [codec]}, {stages: [codec]}]}", "expected each stage in one place, got codec"),
         ("language: ja", "language"),
         ("what: 1", "what"),
         ("- a list", "Config"),

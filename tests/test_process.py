@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests import tiny_qwen
+from tests.call_fakes import Bench, in_call
 from tests.fakes import FakeModel, FakeThinker, load_fakes
 from tests.test_engine import REQUEST, Listener
 from voice_agent.engine import process as process_module
@@ -30,6 +32,9 @@ from voice_agent.engine.process_channel import SHARED_FROM, Channel, channel_pai
 from voice_agent.engine.protocols import Message, ThinkRequest
 from voice_agent.engine.reply import Engine, Reply
 from voice_agent.engine.stage import Stage
+from voice_agent.models import describe, load_parts
+from voice_agent.qwen.config import QwenConfig
+from voice_agent.session import Session
 
 SPEECH = Place(stages=("talker", "codec"), process=True)
 TEXT = "one two three four five six seven eight"
@@ -335,6 +340,34 @@ def test_a_process_that_leaves_too_much_unread_is_ended_and_replaced(
     run(work)
 
 
+def test_a_call_whose_speech_process_dies_in_mid_reply_hears_the_notice_and_goes_on(apart: Engine) -> None:
+    async def work() -> None:
+        speech = copies(apart)[1]
+        bench = Bench(FakeModel(), ["This is first.", "This is second."])
+        bench.runtime.engine = apart
+        bench.session = Session("call1", bench.runtime, bench.speaker, bench.events.append)
+        async with in_call(bench):
+            await bench.say(800)
+            await bench.hush()
+            await bench.until(lambda: bench.speaker.queued_ms >= 300)
+            await bench.play(10)
+            assert speech.pid is not None
+            os.kill(speech.pid, signal.SIGKILL)
+            await bench.until(lambda: "agent.stage.failed" in bench.kinds())
+            assert bench.last("agent.stage.failed")["stage"] in ("talker", "codec")
+            assert bench.speaker.queued_ms == 200  # the notice, and nothing of the reply
+            await bench.play(12)
+            await bench.until(lambda: bench.session.turn is None and speech.alive)
+            told = len(bench.events)
+            await bench.say(800)
+            await bench.hush()
+            await bench.until(lambda: bench.speaker.queued_ms >= 300)
+            assert "agent.stage.failed" not in bench.kinds()[told:]
+        await all_free(apart)
+
+    run(work)
+
+
 # ---- starting, copies, the end ----
 
 
@@ -414,8 +447,71 @@ def test_a_placed_stage_has_the_public_methods_of_its_stage_and_no_others() -> N
         assert isinstance(engine.codec, Stage)
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Qwen3-Omni in float32, as it is published."""
+    folder = tmp_path_factory.mktemp("qwen")
+    tiny_qwen.save(tiny_qwen.network(), folder)
+    return folder
+
+
+def test_qwen_speaks_from_two_processes_as_from_threads(checkpoint: Path) -> None:
+    """The thinker's process has no talker and no codec, and the other way round; a prompt's states cross between."""
+    config = QwenConfig(greedy=True, max_length=512, max_reply=6, max_frames=8, device="cpu", dtype="float32")
+    load = functools.partial(load_parts, str(checkpoint), 2, config)
+
+    async def spoken(places: Sequence[Place]) -> tuple[str, np.ndarray]:
+        stages = place_stages(places, load, ahead_ms=60_000, threads=1)
+        with closing(Engine(describe(str(checkpoint)), stages=stages)) as engine:
+            text, pcm, _ = await said(engine)
+            return text, pcm
+
+    async def work() -> None:
+        text, pcm = await spoken([])
+        apart_text, apart_pcm = await spoken([Place(stages=("thinker",), process=True), SPEECH])
+        assert text == apart_text != ""
+        assert len(pcm) == len(apart_pcm) > 0
+        np.testing.assert_allclose(apart_pcm, pcm, rtol=0, atol=1e-4)
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "told"),
+    [
+        ("tea-omni", "tpu:0", r"expected a device of this machine \(cpu.*\), got 'tpu:0'"),
+        ("tea-omni", "cuda:99", r"expected a device of this machine \(cpu.*\), got 'cuda:99'"),
+        ("nonsense", "cpu", "expected 'tea-omni'"),
+    ],
+)
+def test_a_device_or_model_that_there_is_not_is_refused_before_anything_is_loaded(
+    model: str, device: str, told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        load_parts(model, 1, QwenConfig(), ("talker",), device)
+
+
+def test_each_part_is_on_its_own_device(checkpoint: Path) -> None:
+    """No other device than the CPU may be there, but meta tensors tell where a part was put."""
+    config = QwenConfig(max_length=256, max_frames=4, device="meta", dtype="float32")
+    parts = load_parts(str(checkpoint), 1, config, ("talker",), "cpu")
+    assert list(parts) == ["talker"]
+    assert {tensor.device.type for tensor in parts["talker"].model.parameters()} == {"cpu"}  # type: ignore[union-attr]
+
+
+def test_tools_are_known_without_the_weights(checkpoint: Path) -> None:
+    tool = {"fly": {"description": "", "parameters": {}}}
+    describe(str(checkpoint)).check(tool)
+    with pytest.raises(ValueError, match="expected the ordering tools"):
+        describe("tea-omni").check(tool)
+    with pytest.raises(ValueError, match="expected 'tea-omni'"):
+        describe("nonsense")
+
+
 SERVER = """
 import sys
+from tests import tiny_qwen
+from tests.call_fakes import Bench, in_call
 from tests.fakes import load_fakes
 from voice_agent.engine.placement import place_stages
 from voice_agent.engine.places import Place
