@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench_signals import call, line
+from tests.bench_signals import call, line, tones
 from voice_agent.bench.continuity import locate
 from voice_agent.bench.figures import TurnFigures, measure
 from voice_agent.bench.recording import RATE, Recording
@@ -61,6 +61,9 @@ def test_a_piece_is_found_in_the_whole_and_nowhere_else() -> None:
     assert locate(voice(0.4, seed=9), REPLY) is None
     assert locate(np.zeros(9600, np.int16), REPLY) is None
     assert locate(REPLY, REPLY[:100]) is None
+    assert locate(tones(0.4, [(0, 0.4)]), tones(3, [(0, 3)])) is None
+    twice = np.concatenate((REPLY[:24_000], REPLY[:24_000]))
+    assert locate(REPLY[2000:12_000], twice) is None
 
 
 def test_a_reply_that_is_left_alone_repeats_and_skips_nothing() -> None:

@@ -52,13 +52,14 @@ def run(
     calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
     quality: Annotated[bool, typer.Option("--quality", help="Judge each reply's sound; needs speechmos.")] = False,
     table: Annotated[Path | None, typer.Option(help="Write the figures to this file, as Markdown.")] = None,
+    into: Annotated[list[Path] | None, typer.Option(help="Write them between the bench's marks in this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Place the calls of scenarios, and write results.json, report.html and a recording of each call.
 
     Exit code 1: an assertion did not hold, or a call failed.
     """
-    from voice_agent.bench.report import markdown_table, write_report
+    from voice_agent.bench.report import markdown_table, write_into, write_report
     from voice_agent.bench.scenario import find_scenarios
 
     found = find_scenarios(scenarios or [])
@@ -72,6 +73,8 @@ def run(
     write_report(results, folder)
     if table is not None:
         table.write_text(markdown_table(results), "utf-8")
+    for path in into or ():
+        write_into(results, path)
     if as_json:
         print((folder / "results.json").read_text("utf-8"), end="")
     else:

@@ -22,6 +22,9 @@ Pcm = npt.NDArray[np.int16]
 SURE = 0.7
 """Correlation from which a piece is the same sound; other words of the same voice stay below 0.5."""
 
+ALIKE = 0.97
+"""A piece that fits elsewhere nearly as well (a tone, a word said twice the same way) cannot be placed."""
+
 PIECE_S = 0.4
 LEAST_VOICE_S = 0.1
 """What is looked for, and how much voice has to be in it."""
@@ -34,6 +37,7 @@ PAUSE_S = 0.06
 
 FADED_DB = 3.0
 FADED_DBFS = -40.0
+_NEAR = RATE // 50
 _BLOCK = RATE // 200
 _RUN = 4
 
@@ -56,7 +60,7 @@ class Course:
 
 
 def locate(piece: Pcm, whole: Pcm) -> int | None:
-    """Where `piece` begins in `whole`, in samples; None if it is not in it, or has too little voice to tell."""
+    """Where `piece` begins in `whole`, in samples; None if it is not in it, is in it twice, or has hardly any voice."""
     if len(piece) > len(whole) or voice_s(piece) < LEAST_VOICE_S:
         return None
     wanted, among = piece.astype(np.float64), whole.astype(np.float64)
@@ -67,7 +71,9 @@ def locate(piece: Pcm, whole: Pcm) -> int | None:
     around = np.maximum(energy[len(piece) :] - energy[: -len(piece)], 1.0)
     scores = products / np.sqrt(around * float(np.sum(np.square(wanted))))
     best = int(np.argmax(scores))
-    return best if scores[best] >= SURE else None
+    found = float(scores[best])
+    scores[max(0, best - _NEAR) : best + _NEAR] = 0
+    return best if found >= SURE and scores.max(initial=0.0) < ALIKE * found else None
 
 
 def voice_s(pcm: Pcm) -> float:

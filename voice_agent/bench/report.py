@@ -85,6 +85,60 @@ def markdown_table(results: Results) -> str:
     return head + "\n\n" + "\n".join(rows) + "\n"
 
 
+README_FIGURES = {
+    "v2v_ms": "V2V：来电者最后一声 → 听到第一声",
+    "eot_delay_ms": "EOT：最后一声 → 话轮提交",
+    "faded_ms": "被盖过的回复：插话起点 → 第一个减弱的样本",
+    "yield_ms": "让位：插话起点 → 旧回复最后一声",
+    "yielded": "让位率",
+    "stale_ms": "停下后的旧声音",
+    "kept": "不被附和、咳嗽和噪声打断",
+    "resume_ms": "声音结束 → 暂停的回复继续",
+    "pause_tor": "在思考的停顿里抢话",
+    "cer": "听写的 CER",
+    "packet_gap_p99_ms": "数据包间隔 p99，每通",
+}
+"""What a README shows, with the titles of the Chinese one."""
+
+MARKS = ("<!-- bench -->", "<!-- /bench -->")
+
+
+def write_into(results: Results, path: Path) -> None:
+    """Put a run's table between the marks of a README; one named *.zh.md gets Chinese titles.
+
+    Raises ValueError for a file without the two marks.
+    """
+    text = path.read_text("utf-8")
+    counts = [text.count(mark) for mark in MARKS]
+    if counts != [1, 1]:
+        raise ValueError(f"{path}: expected {MARKS[0]} and {MARKS[1]} once each, got {counts[0]} and {counts[1]}")
+    before, rest = text.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    table = readme_table(results, chinese=path.name.endswith(".zh.md"))
+    path.write_text(f"{before}{MARKS[0]}\n\n{table}\n{MARKS[1]}{after}", "utf-8")
+
+
+def readme_table(results: Results, chinese: bool = False) -> str:
+    """The figures that a reader of the README wants, each with its trials."""
+    values = results.values()
+    told = summaries(values)
+    about = results.about
+    load = f"{about['load_average'][0]:.1f}"
+    day = str(about["began"])[:10]
+    head = f"`make bench`，{day}，负载 {load}" if chinese else f"`make bench`, {day}, load average {load}"
+    rows = [f"| {head} | p50 | p95 | n |", "|---|---|---|---|"]
+    for name, translated in README_FIGURES.items():
+        trials = values.get(name)
+        if not trials:
+            continue
+        title = translated if chinese else KINDS[name].title
+        if KINDS[name].share:
+            rows.append(f"| {title} | {100 * sum(trials) / len(trials):.0f} % | | {len(trials)} |")
+        else:
+            rows.append(f"| {title} | {told[name].p50:g} | {told[name].p95:g} | {len(trials)} |")
+    return "\n".join(rows) + "\n"
+
+
 def render_report(results: Results, folder: Path) -> str:
     """The report's HTML."""
     about = results.about
