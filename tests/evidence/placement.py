@@ -1,0 +1,171 @@
+"""Stages in processes of their own: the output and throughput of 4 callers beside threads; processes killed in calls.
+
+Callers: each hears its replies as fast as they are made. Kills: a WebRTC call whose talker and codec are in a process
+that is killed in mid reply; it hears the notice, and is to be answered by one of its next two turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import yaml
+
+from tests.evidence._listener import Listener
+from tests.evidence.tools import ORDER, quantiles, shown
+from voice_agent.calling import own_server, place_call
+from voice_agent.client import Event
+from voice_agent.engine.placement import place_stages
+from voice_agent.engine.places import Place
+from voice_agent.engine.protocols import Message, ThinkRequest
+from voice_agent.engine.reply import Engine
+from voice_agent.loading import load_agent
+from voice_agent.models import describe, load_parts
+from voice_agent.qwen.config import QwenConfig
+
+TRIALS = 20
+CALLERS, REPLIES = 4, 8
+MID_REPLY_S = 0.3
+SPEECH = Place(stages=("talker", "codec"), process=True)
+PLACEMENTS: dict[str, list[Place]] = {
+    "threads": [],
+    "speech in a process": [SPEECH],
+    "thinker in a process": [Place(stages=("thinker",), process=True)],
+    "each stage in a process": [Place(stages=(stage,), process=True) for stage in ("thinker", "talker", "codec")],
+}
+SAID = (("我要一杯少冰的珍珠奶茶", "zh"), ("two large lattes with no sugar please", "en"))
+
+
+async def run(seed: int, trials: int) -> dict[str, Any]:
+    """`trials`: processes that are killed."""
+    agent = load_agent()
+    throughput: dict[str, Any] = {}
+    first: list[Listener] = []
+    for name in shown(list(PLACEMENTS), "placement"):
+        spoken, throughput[name] = await _callers(agent, PLACEMENTS[name])
+        first = first or spoken
+        throughput[name]["largest_difference"] = _difference(first, spoken)
+    kills = await _kills(trials)
+    same = all(figures["largest_difference"] <= 1e-4 for figures in throughput.values())
+    mended = all(kill["noticed_ms"] is not None and kill["answered_after"] is not None for kill in kills["each"])
+    fast = bool(kills["noticed_ms"]["n"]) and kills["noticed_ms"]["max"] <= 1000
+    return {
+        "callers": CALLERS,
+        "throughput": throughput,
+        "kills": {key: value for key, value in kills.items() if key != "each"},
+        "each": kills["each"],
+        "passed": same and mended and fast and kills["server_lives"],
+    }
+
+
+async def _callers(agent: Any, places: Sequence[Place]) -> tuple[list[Listener], dict[str, Any]]:
+    """What the callers heard, and how fast it was made."""
+    load = partial(load_parts, agent.model, CALLERS, QwenConfig())
+    stages = await asyncio.to_thread(place_stages, places, load, ahead_ms=1500, threads=1)
+    engine = Engine(describe(agent.model), stages=stages)
+
+    async def caller(replies: int) -> list[tuple[Listener, float]]:
+        return [await _reply(engine, agent, *SAID[number % len(SAID)]) for number in range(replies)]
+
+    try:
+        await asyncio.gather(*(caller(1) for _ in range(CALLERS)))  # warm
+        began = time.perf_counter()
+        made = await asyncio.gather(*(caller(REPLIES) for _ in range(CALLERS)))
+        took_s = time.perf_counter() - began
+    finally:
+        await asyncio.to_thread(engine.close)
+    listeners = [listener for replies in made for listener, _ in replies]
+    speech_s = sum(map(len, (pcm for listener in listeners for pcm in listener.pcm))) / engine.sample_rate
+    return listeners, {
+        "speech_s_per_s": round(speech_s / took_s, 2),
+        "replies_per_s": round(len(listeners) / took_s, 2),
+        "ttfc_ms": quantiles([ttfc for replies in made for _, ttfc in replies]),
+    }
+
+
+async def _reply(engine: Engine, agent: Any, text: str, language: Any) -> tuple[Listener, float]:
+    listener = Listener(agent)
+    began = time.perf_counter()
+    reply = listener.reply = engine.reply(
+        ThinkRequest((Message("user", text),), language, tools=agent.schemas()), listener
+    )
+    while not listener.done.is_set():
+        reply.played(sum(map(len, listener.pcm)))
+        await asyncio.sleep(0.01)
+    if listener.failed is not None:
+        raise RuntimeError(f"stage {listener.failed[0]} failed") from listener.failed[1]
+    return listener, 1000 * (reply.marks.first_chunk - began)
+
+
+def _difference(some: Sequence[Listener], others: Sequence[Listener]) -> float:
+    """Between samples of the same replies, decoded in other chunks. Infinite: other words, positions or length."""
+    largest = 0.0
+    for one, other in zip(some, others, strict=True):
+        assert one.reply is not None
+        assert other.reply is not None
+        mine, theirs = np.concatenate(one.pcm), np.concatenate(other.pcm)
+        if one.reply.spoken != other.reply.spoken or len(mine) != len(theirs):
+            return float("inf")
+        largest = max(largest, float(np.abs(mine - theirs).max()))
+    return largest
+
+
+async def _kills(trials: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "server.yaml"
+        path.write_text(yaml.safe_dump({"engine": {"placement": [{"stages": ["talker", "codec"], "process": True}]}}))
+        async with own_server("--config", str(path)) as url:
+            each = [await _kill(url) for _ in shown(range(trials), "kill")]
+            async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+                lives = (await client.get(f"{url}/healthz")).status_code == 200
+    return {
+        "noticed_ms": quantiles([kill["noticed_ms"] for kill in each if kill["noticed_ms"] is not None]),
+        "answered": f"{sum(kill['answered_after'] is not None for kill in each)}/{trials}",
+        "server_lives": lives,
+        "each": each,
+    }
+
+
+async def _kill(url: str) -> dict[str, Any]:
+    """A call of three turns; the speech process is killed in the reply to the first one."""
+    told: dict[str, float] = {}
+    loop = asyncio.get_running_loop()
+
+    def kill() -> None:
+        told["killed"] = time.perf_counter()
+        os.kill(_speech_process(), signal.SIGKILL)
+
+    def on_event(event: Event) -> None:
+        kind = event.data["type"]
+        if kind == "output_audio_buffer.started" and "started" not in told:
+            told["started"] = time.perf_counter()
+            loop.call_later(MID_REPLY_S, kill)
+        if kind == "agent.stage.failed" and "killed" in told:
+            told.setdefault("noticed", time.perf_counter())
+
+    report = await place_call(url, [ORDER] * 3, on_event=on_event)
+    answered = [number for number, turn in enumerate(report.turns) if number and turn.answered]
+    return {
+        "noticed_ms": round(1000 * (told["noticed"] - told["killed"]), 1) if "noticed" in told else None,
+        "answered_after": min(answered, default=None),
+    }
+
+
+def _speech_process() -> int:
+    """The one child of the server, which is the one child of this process that has one."""
+    (process,) = (child for server in _children(os.getpid()) for child in _children(server))
+    return process
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
