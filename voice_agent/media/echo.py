@@ -30,7 +30,7 @@ MAX_DELAY_MS = 1500
 """The longest path of an echo that is looked for."""
 
 _MS = RATE // 1000
-_ACTIVE_RMS = 33.0  # -60 dBFS: a quieter far end makes no echo worth cancelling
+_ACTIVE = 1e3  # -60 dBFS: a quieter far end makes no echo worth cancelling
 _HOLD = 700 * _MS  # AEC3's range and a room's reverberation
 _REACH = 400 * _MS  # AEC3 follows delays up to half a second
 _LEAD = 100 * _MS  # what is left to AEC3 of a delay beyond that: jitter on either side of it
@@ -141,7 +141,6 @@ class EchoCanceller:
         self._held_back = 0
         self._silent_for = _HOLD
         self._block = np.zeros(DelayEstimator.BLOCK, np.int16)
-        self._energies = np.zeros(2)
         self._shares: deque[tuple[float, float]] = deque(maxlen=_SHARES)
 
     @property
@@ -171,8 +170,8 @@ class EchoCanceller:
         """
         first = self._done // FRAME - len(self._shares)
         frames = list(self._shares)[max(0, start // FRAME - first) : max(0, -(-end // FRAME) - first)]
-        heard = sum(energy for energy, _ in frames)
-        return sum(echo for _, echo in frames) / heard if heard else 0.0
+        heard, others = (sum(energies) for energies in zip(*frames, strict=True)) if frames else (0.0, 0.0)
+        return max(0.0, 1 - others / heard) if heard else 0.0
 
     def _observe(self, samples: int, now_s: float) -> None:
         """Follow the microphone's clock by the samples that came with the least delay."""
@@ -192,29 +191,25 @@ class EchoCanceller:
         far = self._reference.read(at - self._held_back, FRAME)
         self._follow(mic, at + FRAME)
         was_active = self._silent_for < _HOLD
-        loud = np.sqrt(np.mean(np.square(far, dtype=np.float64))) > _ACTIVE_RMS
+        loud = _energy(far) > _ACTIVE
         self._silent_for = 0 if loud else self._silent_for + FRAME
         active = self._silent_for < _HOLD
         if not (active or was_active):
             self._shares.append((0.0, 0.0))
             return mic
         clean = self._aec.process(mic, far)
-        self._shares.append(self._shared(mic, clean, at) if active else (0.0, 0.0))
+        self._shares.append(self._shared(clean, at) if active else (0.0, 0.0))
         if active and was_active:
             return clean
         rise = np.linspace(0, 1, FRAME, dtype=np.float32)
         one, other = (mic, clean) if active else (clean, mic)
         return (one * (1 - rise) + other * rise).astype(np.int16)
 
-    def _shared(self, mic: npt.NDArray[np.int16], clean: npt.NDArray[np.int16], at: int) -> tuple[float, float]:
-        """Energy of the microphone, and the part of it that was echo: cancelled, or left over and explained by it."""
+    def _shared(self, clean: npt.NDArray[np.int16], at: int) -> tuple[float, float]:
+        """Energy of the frame before, which `clean` is of, and the part of it that no echo explains."""
         delay = self._held_back if self.delay_ms is None else round(self.delay_ms * _MS)
-        cause = self._reference.read(at - delay - _LATENCY, FRAME)
-        left_over = self._coherence.push(clean, cause)
-        energies = np.array([np.mean(np.square(pcm, dtype=np.float64)) for pcm in (mic, clean)])
-        self._energies = _SMOOTHING * self._energies + (1 - _SMOOTHING) * energies
-        heard, kept = self._energies
-        return float(heard), float(max(0.0, heard - kept * (1 - left_over)))
+        explained = self._coherence.push(clean, self._reference.read(at - delay - _LATENCY, FRAME))
+        return _energy(self._block[-2 * FRAME : -FRAME]), _energy(clean) * (1 - explained)
 
     def _follow(self, mic: npt.NDArray[np.int16], end: int) -> None:
         """Measure the delay, and hold the far end back where AEC3 does not reach."""
@@ -222,7 +217,7 @@ class EchoCanceller:
         if self._done % DelayEstimator.HOP:
             return
         far = self._reference.read(end - DelayEstimator.SPAN, DelayEstimator.SPAN)
-        if np.sqrt(np.mean(np.square(far, dtype=np.float64))) < _ACTIVE_RMS:
+        if _energy(far) < _ACTIVE:
             return
         self._estimator.take(self._block, far)
         if self.delay_ms is None:
@@ -231,3 +226,8 @@ class EchoCanceller:
         if not self._held_back <= delay <= self._held_back + _REACH:
             self._held_back = max(0, delay - _LEAD)
             self._aec.reset()
+
+
+def _energy(pcm: npt.NDArray[np.int16]) -> float:
+    """Mean square of int16[T]."""
+    return float(np.mean(np.square(pcm, dtype=np.float64)))
