@@ -28,8 +28,8 @@ LIKELY = {
 # Of what stops the agent, what has one syllable: it must be all that is said.
 _ALONE = ("停 平 等", "")
 _STOPS = (
-    "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 不用 不行 不好 错了 算了 换一个 重来 "
-    "取消 听我说",
+    "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 不用 不行 不好 错了 算了 "
+    "换一个 重来 取消 听我说",
     "wait|stop|hold on|hang on|no|nope|never mind|cancel|not that|enough|quiet|shut up|excuse me|one moment|"
     "just a moment|one second|just a second",
 )
