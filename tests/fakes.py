@@ -7,6 +7,7 @@ in the PCM which token every sample belongs to.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,3 +187,9 @@ def load_fakes(
     thinker.fail_at = fail_at
     parts: dict[StageName, Any] = {"thinker": thinker, "talker": FakeTalker(), "codec": FakeCodec()}
     return {stage: parts[stage] for stage in stages}
+
+
+def load_for_ever(stages: Sequence[StageName], device: str) -> dict[StageName, Any]:
+    """A model that takes its time."""
+    time.sleep(600)
+    raise AssertionError("nobody waits so long")

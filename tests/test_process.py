@@ -389,6 +389,12 @@ def test_a_process_that_dies_as_it_starts_is_told(monkeypatch: pytest.MonkeyPatc
         place_stages([SPEECH], load_fakes, ahead_ms=500, threads=1)
 
 
+def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError, match="/nowhere/python"):
+        place_stages([SPEECH], load_fakes, ahead_ms=500, threads=1)
+
+
 def test_a_stage_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="expected each stage in one place, got codec in 2"):
         place_stages([SPEECH, Place(stages=("codec",))], load_fakes, ahead_ms=500, threads=1)
@@ -509,25 +515,35 @@ def test_tools_are_known_without_the_weights(checkpoint: Path) -> None:
 
 
 SERVER = """
-import sys
-from tests import tiny_qwen
-from tests.call_fakes import Bench, in_call
-from tests.fakes import load_fakes
+import sys, threading
+from tests import fakes
 from voice_agent.engine.placement import place_stages
 from voice_agent.engine.places import Place
 
-place_stages([Place(stages=[name], process=True) for name in sys.argv[1:]], load_fakes, ahead_ms=500, threads=1)
+load, *stages = sys.argv[1:]
+places = [Place(stages=[stage], process=True) for stage in stages]
+starting = threading.Thread(
+    target=place_stages, args=[places, getattr(fakes, load)], kwargs={"ahead_ms": 500, "threads": 1}, daemon=True
+)
+starting.start()
+starting.join(None if load == "load_fakes" else 3)
 print("ready", flush=True)
 input()
 """
 
 
 @pytest.mark.parametrize(
-    ("end", "stages"), [("SIGKILL", ["thinker", "talker"]), ("its program ends", ["codec"])], ids=["SIGKILL", "exit"]
+    ("end", "load", "stages"),
+    [
+        ("SIGKILL", "load_fakes", ["thinker", "talker"]),
+        ("SIGKILL", "load_for_ever", ["thinker"]),
+        ("its program ends", "load_fakes", ["codec"]),
+    ],
+    ids=["SIGKILL", "SIGKILL while it loads", "exit"],
 )
-def test_no_process_outlives_its_server(end: str, stages: list[str]) -> None:
+def test_no_process_outlives_its_server(end: str, load: str, stages: list[str]) -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *stages],
+        [sys.executable, "-c", SERVER, load, *stages],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parent.parent,

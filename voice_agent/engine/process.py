@@ -295,20 +295,15 @@ class ProcessCopy(Copy):
     def _live(self) -> BaseException:
         """A process from its start to its death; gives what ended it."""
         channel, theirs = channel_pair()
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "voice_agent.engine.process_child", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=2,
-                process_group=0,
-            )
-        with self._lock:
-            self._channel, self.pid = channel, process.pid
-            if self._closing:
-                channel.hang_up()
+        process: subprocess.Popen[bytes] | None = None
         writer = threading.Thread(target=self._write, args=[channel], name=f"outbox-{self.name}", daemon=True)
         try:
+            with theirs:
+                process = _spawn(theirs.fileno())
+            with self._lock:
+                self._channel, self.pid = channel, process.pid
+                if self._closing:
+                    channel.hang_up()
             channel.send(sys.path)
             channel.send(self.job)
             answer = channel.receive()
@@ -320,19 +315,20 @@ class ProcessCopy(Copy):
             while True:
                 self._take(channel.receive())
         except TimeoutError:
-            return TimeoutError(f"the process of {self.name}: expected a sign of life within {HUNG_S:g} s, got none")
-        except (EOFError, OSError):
+            return StageDied(f"the process of {self.name}: expected a sign of life within {HUNG_S:g} s, got none")
+        except (EOFError, BrokenPipeError, ConnectionResetError):
             return StageDied(f"the process of {self.name} ended")
         except Exception as error:
-            log.exception("process of %s: what it sent could not be used", self.name)
+            log.exception("process of %s: it cannot be started, or sent what cannot be used", self.name)
             return error
         finally:
             with self._lock:
                 self._alive = False
                 self._lock.notify_all()
             channel.hang_up()
-            process.kill()
-            process.wait()
+            if process is not None:
+                process.kill()
+                process.wait()
             if writer.ident is not None:
                 writer.join()
             channel.close()
@@ -393,3 +389,13 @@ class ProcessCopy(Copy):
             asked.set_exception(StageDied(f"the process of {self.name} died"))
         for (stage, _), request in requests.items():
             request.fail(stage, StageDied(f"the process of {self.name} died"))
+
+
+def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "voice_agent.engine.process_child", str(descriptor)],
+        pass_fds=[descriptor],
+        stdin=subprocess.DEVNULL,
+        stdout=2,  # what loading prints is not the server's own output
+        process_group=0,  # Ctrl-C is meant for the server, which ends this process when its calls have ended
+    )

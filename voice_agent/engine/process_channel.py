@@ -94,7 +94,7 @@ class Channel:
         self._socket.sendall(header[sent:])
 
     def _receive(self) -> Any:
-        header, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1)
+        header, descriptors, _, _ = socket.recv_fds(self._socket, HEADER.size, 1, socket.MSG_CMSG_CLOEXEC)
         if not header:
             raise EOFError
         header += self._read(HEADER.size - len(header))

@@ -39,18 +39,28 @@ from voice_agent.engine.process_messages import (
     portable,
 )
 from voice_agent.engine.protocols import StageName
-from voice_agent.engine.stage import Receipt
+from voice_agent.engine.stage import Receipt, Stage
 
 
 class Host:
     """The stages of this process, and the server's hand on them."""
 
-    def __init__(self, channel: Channel, job: Job) -> None:
-        torch.set_num_threads(job.threads)
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self.stages, facts = make_stages(job)
+        self.stages: dict[StageName, Stage[Any]] = {}
+
+    def load(self, job: Job) -> None:
+        """Load and start the stages, and say so; then tell their figures for ever."""
+        torch.set_num_threads(job.threads)
+        try:
+            self.stages, facts = make_stages(job)
+        except Exception as error:
+            self._tell(Refused(portable(error)))
+            leave()
         self._tell(Ready(facts, self._views()))
-        threading.Thread(target=self._tell_figures, name="figures", daemon=True).start()
+        while True:
+            time.sleep(FIGURES_S)
+            self._tell(Figures(self._views()))
 
     def obey(self, message: Command | Abort | Ask) -> None:
         """Carry out one message of the server's."""
@@ -86,11 +96,6 @@ class Host:
     def _freed(self, name: StageName, rid: int, future: Future[Receipt]) -> None:
         self._tell(Freed(name, rid, future.result()))
 
-    def _tell_figures(self) -> None:
-        while True:
-            time.sleep(FIGURES_S)
-            self._tell(Figures(self._views()))
-
     def _views(self) -> dict[StageName, dict[str, Any]]:
         return {name: stage.view() for name, stage in self.stages.items()}
 
@@ -113,15 +118,12 @@ def main(descriptor: int) -> NoReturn:
     channel = Channel(socket.socket(fileno=descriptor))
     try:
         sys.path[:] = channel.receive()
-        job = channel.receive()
-        try:
-            host = Host(channel, job)
-        except Exception as error:
-            channel.send(Refused(portable(error)))
-            leave()
+        host = Host(channel)
+        # In a thread of its own, so that the end of the channel is noticed while it loads.
+        threading.Thread(target=host.load, args=[channel.receive()], name="load", daemon=True).start()
         while True:
             host.obey(channel.receive())
-    except (EOFError, OSError):
+    except EOFError:
         leave()
 
 
