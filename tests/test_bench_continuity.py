@@ -115,6 +115,12 @@ def test_another_reply_is_not_the_old_one_gone_on() -> None:
     assert turn.repeated_ms is None
 
 
+def test_a_reply_that_ends_just_after_the_sound_was_cut_short() -> None:
+    turn = second_turn(heard((REPLY_AT, REPLY[: cut(3.5)])))
+    assert turn.kept is False
+    assert second_turn(heard((REPLY_AT, REPLY[: cut(3.5)])), said=(8.0, 8.4)).kept is True  # nothing runs there
+
+
 def test_a_reply_that_begins_anew_repeats_all_that_was_heard() -> None:
     turn = second_turn(heard((REPLY_AT, REPLY[: cut(3.2)]), (4.2, REPLY)))
     assert turn.kept is True

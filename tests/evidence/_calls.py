@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import soundfile
 from tests.evidence.tools import ROOT, loop_lag, quantiles
 from voice_agent.bench.calibrate import calibrate
 from voice_agent.bench.link import Target
+from voice_agent.bench.quality import Judges
 from voice_agent.bench.recording import Recording
 from voice_agent.bench.results import CallResult
-from voice_agent.bench.runner import jobs, run_calls
+from voice_agent.bench.runner import jobs, judge, run_calls
 from voice_agent.bench.scenario import LIBRARY, Scenario, find_scenarios
 from voice_agent.calling import own_server
 
@@ -49,21 +50,27 @@ class Placed:
 
 
 async def placed(
-    name: str, scenarios: Iterable[tuple[Scenario, int]], seed: int, arguments: Sequence[str] = ()
+    name: str, scenarios: Iterable[tuple[Scenario, int]], seed: int, uncut: str | None = None, judged: bool = False
 ) -> Placed:
-    """Place each scenario so many times. Their recordings are kept in `bench-out`; `arguments`: of the server."""
+    """Place each scenario so many times. Their recordings are kept in `bench-out`.
+
+    `uncut`: the scenarios differ in what is said over the agent alone, so that one call without that, of this name,
+    stands beside all of them. `judged`: the sound of each reply is judged too, after the calls.
+    """
     out = ROOT / "bench-out" / name
     error = await calibrate(out, calls=1, seed=seed)
     del error["trials"]
-    calls: list[CallResult] = []
-    recordings: list[Path] = []
-    async with own_server(*arguments) as url:
-        for scenario, trials in scenarios:
-            work = jobs(Target(url=url), [(scenario, LIBRARY)], out, trials, seed)
-            calls += await run_calls(work)
-            recordings += [job.save for job in work]
+    async with own_server() as url:
+        target = Target(url=url)
+        work = [job for scenario, n in scenarios for job in jobs(target, [(scenario, LIBRARY)], out, n, seed)]
+        if uncut is not None:
+            work = [job.model_copy(update={"uncut": out / "calls" / f"{uncut}-uncut"}) for job in work]
+        calls = await run_calls(work)
         lag = await loop_lag(url)
-    return Placed(error, calls, recordings, lag)
+    if judged:
+        judges = Judges()
+        calls = [judge(call, out, judges) for call in calls]
+    return Placed(error, calls, [job.save for job in work], lag)
 
 
 def named(name: str) -> Scenario:

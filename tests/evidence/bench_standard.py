@@ -12,23 +12,28 @@ from typing import Any
 from tests.evidence._calls import named, placed
 from voice_agent.bench.results import KINDS, CallResult, summaries, values_of
 
-TRIALS = 60
-"""Of the piece's own figure."""
+TRIALS = 1
+"""Rounds of each piece."""
 
 PIECES: dict[str, dict[str, int]] = {
-    # Scenario: trials of the piece's own figure in one call.
-    "orders": {"order-zh": 2, "order-en": 2},
-    "dialogue": {"dialogue": 4},
-    "barge-in-words": {"barge-in-words": 5},
-    "barge-in-sentences": {"barge-in-sentences": 8},
-    "backchannels": {"backchannel-zh": 16, "backchannel-en": 12},
-    "sounds": {"coughs": 8, "other-talkers": 8},
-    "noise": {"noise": 2},
-    "pauses-short": {"pause-0300": 6, "pause-0600": 6},
-    "pauses-long": {"pause-1000": 6, "pause-1500": 6},
+    # Scenario: calls. Both runs together have 60 trials and more of every figure of a turn.
+    "orders": {"order-zh": 30, "order-en": 30},
+    "dialogues": {"dialogue": 12, "barge-in": 4},
+    "barge-in-words": {"barge-in-words": 6},
+    "barge-in-sentences": {"barge-in-sentences": 3},
+    "backchannel-zh": {"backchannel-zh": 4},
+    "backchannel-en": {"backchannel-en": 5},
+    "coughs": {"coughs": 8},
+    "other-talkers": {"other-talkers": 8},
+    "noise": {"noise": 16},
+    "pauses-short": {"pause-0300": 10, "pause-0600": 10},
+    "pauses-long": {"pause-1000": 10, "pause-1500": 10},
     "echo": {"echo-loop-10": 6, "echo-loop": 6, "echo-loop-30": 6},
-    "long-call": {"long-call": 20},
+    "long-call": {"long-call": 2},
 }
+
+JUDGED = ("dialogues",)
+"""Pieces whose replies' sound is judged too."""
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
@@ -39,8 +44,8 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     each: list[dict[str, Any]] = []
     names = list(PIECES) if chosen is None else [chosen]
     for name in names:
-        scenarios = [(named(scenario), max(1, -(-trials // per))) for scenario, per in PIECES[name].items()]
-        done = await placed(f"bench-standard-{name}-{seed}", scenarios, seed)
+        scenarios = [(named(scenario), calls * trials) for scenario, calls in PIECES[name].items()]
+        done = await placed(f"bench-standard-{name}-{seed}", scenarios, seed, judged=name in JUDGED)
         told[name] = done.facts()
         each += [{"piece": name, **_of(call)} for call in done.calls]
     record = f"bench-standard-{chosen}-{seed}" if chosen else f"bench-standard-{seed}"

@@ -30,7 +30,7 @@ from voice_agent.qwen.model import QwenOmni
 
 TRIALS = 3
 CALLS = (1, 4, 8, 16)
-LAYERS = {"thinker": 48, "talker": 20}
+LAYERS = {"thinker": 48, "talker": 20, "audio": 32, "vision": 27}
 PROMPT = "x" * 200
 REPLY_TOKENS, FRAMES = 40, 60
 BUDGET_S = 330.0  # from the start of the run to its end
@@ -47,8 +47,13 @@ def published(layers: Mapping[str, int]) -> Qwen3OmniMoeConfig:
         num_experts_per_tok=8,
     )  # fmt: skip
     _set(
-        thinker.audio_config, d_model=1280, encoder_layers=32, encoder_attention_heads=20, encoder_ffn_dim=5120,
-        output_dim=2048, downsample_hidden_size=480, num_mel_bins=128, n_window_infer=800,
+        thinker.audio_config, d_model=1280, encoder_layers=layers["audio"], encoder_attention_heads=20,
+        encoder_ffn_dim=5120, output_dim=2048, downsample_hidden_size=480, num_mel_bins=128, n_window_infer=800,
+    )  # fmt: skip
+    _set(
+        thinker.vision_config, depth=layers["vision"], hidden_size=1152, intermediate_size=4304, num_heads=16,
+        out_hidden_size=2048, num_position_embeddings=2304,
+        deepstack_visual_indexes=[depth for depth in (8, 16, 24) if depth < layers["vision"]],
     )  # fmt: skip
     _set(
         talker.text_config, vocab_size=3072, hidden_size=1024, intermediate_size=2048,

@@ -1,7 +1,8 @@
 """True interruptions at random moments of a reply: when it fades, whether it ever comes back, what is remembered of it.
 
-A piece has 38 of them: 15 phrases, short words and sentences, in both languages. What is remembered is compared with
-what a recogniser that knows nothing of the server makes of the recording: its words are laid against the whole reply.
+Pieces with an odd seed are of five short words, those with an even one of eight sentences, in both languages; nine
+pieces are 221 interruptions. What is remembered is compared with what a recogniser that knows nothing of the server
+makes of the recording: its words are laid against the whole reply.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from voice_agent.bench.figures import CallFigures, measure
 from voice_agent.bench.quality import Transcribe, reply_pcm, whisper
 from voice_agent.bench.recording import Recording
 
-TRIALS = 2
-"""Calls of each of the two scenarios of sentences; twice and a half as many of the words."""
+TRIALS = 24
+SCENARIOS = {1: ("barge-in-words", 5), 0: ("barge-in-sentences", 8)}
+"""By what is left of the seed; with the interruptions in one call."""
 
 FADED_P50_MS, FADED_P95_MS = 140.0, 220.0
 DECIDED_P95_MS = 900.0
@@ -24,12 +26,8 @@ NEAR_CHARACTERS, NEAR_WORDS = 3, 1
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
-    scenarios = [
-        (named("barge-in-words"), 2 * trials),
-        (named("barge-in-sentences"), trials),
-        (named("barge-in"), max(1, trials // 2)),
-    ]
-    told = await placed(f"turns-interruptions-{seed}", scenarios, seed)
+    scenario, per_call = SCENARIOS[seed % 2]
+    told = await placed(f"turns-interruptions-{seed}", [(named(scenario), -(-trials // per_call))], seed)
     transcribe = whisper()
     each = []
     for number, call in enumerate(told.calls):

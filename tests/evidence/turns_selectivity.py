@@ -64,7 +64,8 @@ def _sounds(seed: int, trials: int) -> list[tuple[str, dict[str, Any]]]:
 async def run(seed: int, trials: int) -> dict[str, Any]:
     chosen = _sounds(seed, trials)
     calls = [chosen[at : at + PER_CALL] for at in range(0, len(chosen), PER_CALL)]
-    told = await placed(f"turns-selectivity-{seed}", [(_call(n, call), 1) for n, call in enumerate(calls)], seed)
+    scenarios = [(_call(number, call), 1) for number, call in enumerate(calls)]
+    told = await placed(f"turns-selectivity-{seed}", scenarios, seed, uncut="sounds")
     each = []
     for call, sounds in zip(told.calls, calls, strict=True):
         disturbed = [turn for turn in call.figures["turns"] if turn["expect"] == "ignore"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -93,19 +92,21 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
         return None
     lag = found - start  # from a sample of `heard` to that of `uncut`
     running = [span for span in voices if span[1] > onset and span[0] < until]
-    faded = _faded(heard, uncut, onset, until, lag)
-    if not running or running[0][0] > onset:
-        running = [(onset, onset), *running]
+    stopped = onset
+    if running and running[0][0] <= onset:
+        stopped = running.pop(0)[1]
     resumed: int | None = None
     repeated = skipped = 0.0
     other = False
-    for (_, stopped), (goes_on, _) in pairwise(running):
+    for goes_on, ends in running:
         begin = goes_on + round(FADE_S * RATE)
-        place = locate(heard[begin : begin + round(PIECE_S * RATE)], uncut)
-        if place is None:
-            other = voice_s(heard[begin : begin + round(PIECE_S * RATE)]) >= LEAST_VOICE_S
+        piece = heard[begin : begin + round(PIECE_S * RATE)]
+        place = locate(piece, uncut)
+        if place is None and voice_s(piece) >= LEAST_VOICE_S:
+            other = True
             break
-        after = place - begin
+        # What is too short to be found is taken to follow on what was.
+        after = lag if place is None else place - begin
         left, here = stopped + lag, goes_on + after
         if goes_on - stopped - max(0, here - left) >= PAUSE_S * RATE:
             resumed = goes_on
@@ -113,9 +114,9 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
             repeated += voice_s(uncut[max(0, here) : left])
         else:
             skipped += _beyond_fade(uncut[max(0, left) : here])
-        lag = after
-    last = running[-1][1] + lag
-    complete = not other and voice_s(uncut[max(0, last) :]) < PAUSE_S
+        lag, stopped = after, ends
+    complete = not other and voice_s(uncut[max(0, stopped + lag) :]) < PAUSE_S
+    faded = _faded(heard, uncut, onset, until, found - start)
     return Course(faded, resumed, round(repeated, 4), round(skipped, 4), other, complete)
 
 

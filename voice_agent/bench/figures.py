@@ -327,7 +327,7 @@ def _distraction(
         for event in recording.events
     )
     course = None if uncut is None else agent.course(onset, limit, uncut)
-    if course is not None and (course.complete or course.other):
+    if course is not None:
         goes_on = course.complete
     turn.kept = goes_on and not cancelled
     if not turn.kept:
