@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from voice_agent.bench.link import Target
 from voice_agent.bench.mouth import FRAME, Mouth
+from voice_agent.bench.runner import jobs, references
 from voice_agent.bench.scenario import (
     LIBRARY,
     RATE,
@@ -174,3 +176,23 @@ def test_audio_that_a_client_dropped_is_not_waited_for() -> None:
     script.cleared(2.2)
     assert script.step(3.08) is None
     assert script.step(3.12) == 1
+
+
+def test_one_call_without_interruptions_stands_beside_all_trials(tmp_path: Path) -> None:
+    work = jobs(Target(url="http://127.0.0.1:1"), find_scenarios(["backchannel", "order-zh"]), tmp_path, 2, 1)
+    (calm,) = references(work)
+    assert {job.uncut for job in work} == {calm.save, None}
+    assert calm.save.name == "backchannel-uncut"
+    assert calm.uncut is None
+    assert [turn.expect for turn in calm.scenario.turns] == ["respond", "ignore"] * 2
+
+
+def test_the_library_has_pauses_in_identical_recordings() -> None:
+    """Sentences that differ in nothing but the silence that was put in."""
+    whole, *paused = find_scenarios(["pause-0000", "pause-0300", "pause-0600", "pause-1000", "pause-1500"])
+    for (scenario, folder), length in zip(paused, (0.3, 0.6, 1.0, 1.5), strict=True):
+        for turn, plain in zip(scenario.turns, whole[0].turns, strict=True):
+            sound, unbroken = render(turn.say, folder), render(plain.say, folder)
+            first = len(render(turn.say[:1], folder))
+            assert len(sound) - len(unbroken) == length * RATE
+            assert np.array_equal(np.delete(sound, slice(first, first + round(length * RATE))), unbroken)
