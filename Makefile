@@ -57,8 +57,11 @@ endif
 evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
 	$(BIN)/python -m tests.evidence $(EVIDENCE)
 
-bench: .venv/.installed ## what a caller hears, by the whole library of scenarios; writes bench-out and evidence/bench.md
-	$(BIN)/voice-agent bench run --serve --trials 1 --out bench-out --table evidence/bench.md
+# Each scenario once; `make evidence bench-standard` has the full counts.
+BENCH := order-zh order-en dialogue barge-in backchannel-en coughs pause-0600 pause-1000 echo-loop lost-packet
+bench: .venv/.installed ## what a caller hears, in ten minutes; writes bench-out, evidence/bench.md and the table of the READMEs
+	$(BIN)/voice-agent bench run $(BENCH) --serve --trials 1 --out bench-out \
+	  --table evidence/bench.md --into README.md --into README.zh.md
 
 train: .venv/.train ## make tea-omni anew: thinker, the teachers' speech, codec, talker (hours; resumable)
 	models/tea-omni/train.sh
