@@ -55,7 +55,7 @@ class TurnConfig(BaseModel):
     """A sound of this length without words is a noise."""
     pause_max_ms: int = Field(1500, ge=500, le=5000)
     """No reply is held longer than this without a decision, and no words are waited for longer."""
-    quieter_db: float = Field(12.0, ge=3.0, le=60.0)
+    quieter_db: float = Field(10.0, ge=3.0, le=60.0)
     """A voice over a reply that is so much below the caller's own is somebody else's."""
 
     @model_validator(mode="after")
