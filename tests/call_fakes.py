@@ -17,6 +17,7 @@ from tests.media_fakes import Running, running_server
 from voice_agent.agent import Agent, Call
 from voice_agent.asr import Transcript
 from voice_agent.config import Config
+from voice_agent.ears import Ears
 from voice_agent.engine.protocols import Message
 from voice_agent.engine.reply import Engine
 from voice_agent.media.speaker import Speaker
@@ -123,11 +124,10 @@ class Bench:
         self.agent = Agent("sell things", [sell], state=Till)
         self.events: list[dict[str, Any]] = []
         self.speaker = speaker or Speaker(now=lambda: 0.0, sleep=lambda s: asyncio.sleep(0))
-        vads: list[EnergyVad] = []
 
-        async def run_vad(vad: EnergyVad, pcm: np.ndarray) -> list[VadEvent]:
+        async def listen(ears: Ears, pcm: np.ndarray, now_s: float) -> tuple[np.ndarray, list[VadEvent]]:
             await asyncio.sleep(0)
-            return vad.push(pcm)
+            return ears.push(pcm, now_s)
 
         self.runtime: Any = SimpleNamespace(
             agent=self.agent,
@@ -135,8 +135,8 @@ class Bench:
             engine=self.engine,
             asr=self.asr,
             schemas=self.agent.schemas(),
-            open_vad=lambda: vads.append(EnergyVad()) or vads[-1],
-            run_vad=run_vad,
+            open_ears=lambda reference: Ears(EnergyVad(), None, 1.0),
+            listen=listen,
             prompt={},
             notice=lambda language: np.full(4800, 0.5, np.float32),
         )

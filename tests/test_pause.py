@@ -33,7 +33,7 @@ def test_a_backchannel_and_a_noise_hold_the_reply_for_a_moment_and_leave_no_trac
     async def work() -> None:
         async with in_call(Bench(FakeModel(FakeThinker(reply=REPLY)), ["first", heard])) as bench:
             await in_a_reply(bench)
-            told, said = len(bench.events), bench.said
+            told = len(bench.events)
             turn, sent = bench.session.turn, bench.speaker.sent()
             await bench.say(300)
             await bench.until(lambda: bench.speaker.paused)
@@ -55,7 +55,6 @@ def test_a_backchannel_and_a_noise_hold_the_reply_for_a_moment_and_leave_no_trac
                 if bench.session.turn is None:
                     break
             assert [m.text for m in bench.said] == ["first", REPLY]
-            assert said == []
             assert len(bench.model.thinker.requests) == 1
 
     run(work)
@@ -90,7 +89,7 @@ def test_a_reply_whose_caller_speaks_on_before_it_is_heard_waits_and_is_joined()
             await bench.until(lambda: bench.speaker.paused)
             await bench.play(5)
             assert bench.speaker.sent() == 0
-            hears(bench, "more tea")
+            hears(bench, "more tea please")
             assert bench.session.turn is None
             await bench.hush(700)
             await bench.until(lambda: len(bench.model.thinker.requests) > 1)

@@ -23,6 +23,7 @@ from voice_agent.vad import SAMPLE_RATE
 
 if TYPE_CHECKING:
     from voice_agent.asr import AsrStream, Transcript
+    from voice_agent.media.speaker import Speaker
     from voice_agent.runtime import Runtime
     from voice_agent.vad import VadEvent
 
@@ -85,7 +86,9 @@ class Hearing:
     utterance was dropped.
     """
 
-    def __init__(self, runtime: Runtime, spawn: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+    def __init__(
+        self, runtime: Runtime, speaker: Speaker, spawn: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
         self.on_voice: Callable[[list[VadEvent]], None] = lambda events: None
         self.on_partial: Callable[[Utterance, Transcript, int], None] = lambda utterance, transcript, at: None
         self.on_final: Callable[[Utterance], None] = lambda utterance: None
@@ -95,11 +98,13 @@ class Hearing:
         self.client_commits = False
         self._runtime = runtime
         self._spawn = spawn
-        self._vad = runtime.open_vad()
+        self._speaker = speaker
+        self._ears = runtime.open_ears(speaker.reference)
         self._held: deque[npt.NDArray[np.int16]] = deque()
         self._held_samples = 0
         self._input: deque[npt.NDArray[np.int16]] = deque()
         self._input_samples = 0
+        self._input_at = 0.0
         self._input_ready = anyio.Event()
         self._input_taken = asyncio.Event()
         self._heard_samples = 0
@@ -119,6 +124,7 @@ class Hearing:
             lost = len(self._input.popleft())
             self._input_samples -= lost
             self.dropped_samples += lost
+        self._input_at = self._speaker.now()
         self._input_ready.set()
         if self.client_commits:
             self._held.append(pcm)
@@ -159,7 +165,7 @@ class Hearing:
             self._input_taken.set()
             if not len(pcm):
                 continue
-            events = await self._runtime.run_vad(self._vad, pcm)
+            pcm, events = await self._runtime.listen(self._ears, pcm, self._input_at)
             self._recent = np.concatenate([self._recent, pcm])[-RECENT_MS * SAMPLES_PER_MS :]
             self._recent_end += len(pcm)
             self._recognise(pcm)
@@ -189,6 +195,10 @@ class Hearing:
         if self.current is not None and self.current.stream is not None:
             self.current.stream.cancel()
         self.current = None
+
+    def echo_share(self, utterance: Utterance) -> float:
+        """How much of the sound of the utterance, 0 to 1, was the agent's own voice; of its last 3 s at most."""
+        return self._ears.echo_share(utterance.onset, self._recent_end)
 
     def unspeculate(self, utterance: Utterance) -> None:
         """The caller goes on: the final transcript that was begun is none."""

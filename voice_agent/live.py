@@ -148,6 +148,11 @@ class Turn:
         return ResponseEvents(self.session, item_id, spoken=self._spoken, metadata=options.metadata)
 
     @property
+    def saying(self) -> str:
+        """The words of its reply so far, heard or not."""
+        return self.reply.text if self.reply is not None else ""
+
+    @property
     def leaves_no_trace(self) -> bool:
         """Too little of it was heard, and nothing was done: its words are joined to what the caller says next."""
         return not self._kept

@@ -21,11 +21,14 @@ from voice_agent.agent import Agent
 from voice_agent.asr import AsrPool, Recognizer
 from voice_agent.assets import asset
 from voice_agent.config import Config, load_config
+from voice_agent.ears import Ears
 from voice_agent.engine.placement import place_stages
 from voice_agent.engine.protocols import KnowsTools, Language
 from voice_agent.engine.reply import Engine
 from voice_agent.engine.stages import Pcm
 from voice_agent.media.aiortc_patches import lan_addresses
+from voice_agent.media.echo import LIKELY_ECHO, EchoCanceller
+from voice_agent.media.reference import Reference
 from voice_agent.media.speaker import Speaker
 from voice_agent.models import describe, load_parts
 from voice_agent.server import Server, ServerConfig, create_app
@@ -58,16 +61,19 @@ class Runtime:
         self.agent, self.config, self.engine, self.asr = agent, config, engine, asr
         self.schemas = agent.schemas()
         self._silero = silero
-        self._vad_worker = ThreadPoolExecutor(1, thread_name_prefix="vad")
+        self._ears_worker = ThreadPoolExecutor(1, thread_name_prefix="ears")
         self._notices = {language: _read_notice(language) for language in ("zh", "en")}
 
-    def open_vad(self) -> StreamingVad:
-        """A voice detector with a call's own state."""
-        return StreamingVad(self.config.vad, self._silero)
+    def open_ears(self, reference: Reference) -> Ears:
+        """What listens to a call, with a state of its own; `reference`: what the call's speaker has sent."""
+        canceller = EchoCanceller(reference) if self.config.echo_cancellation else None
+        return Ears(StreamingVad(self.config.vad, self._silero), canceller, LIKELY_ECHO)
 
-    async def run_vad(self, vad: StreamingVad, pcm: npt.NDArray[np.int16]) -> list[VadEvent]:
-        """Push audio into the detector, off the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._vad_worker, vad.push, pcm)
+    async def listen(
+        self, ears: Ears, pcm: npt.NDArray[np.int16], now_s: float
+    ) -> tuple[npt.NDArray[np.int16], list[VadEvent]]:
+        """`Ears.push`, off the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._ears_worker, ears.push, pcm, now_s)
 
     @property
     def prompt(self) -> dict[str, str]:
@@ -83,7 +89,7 @@ class Runtime:
         return {"engine": self.engine.view()}
 
     def close(self) -> None:
-        self._vad_worker.shutdown(wait=True)
+        self._ears_worker.shutdown(wait=True)
 
 
 def _read_notice(language: str) -> Pcm:

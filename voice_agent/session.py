@@ -21,7 +21,8 @@ import numpy.typing as npt
 from voice_agent import wire
 from voice_agent.agent import Call, view_of
 from voice_agent.conversation import Conversation
-from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
+from voice_agent.echo_text import is_echo
+from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Spoken
 from voice_agent.hearing import Hearing, Utterance
 from voice_agent.live import Turn, written_in
@@ -58,6 +59,9 @@ TICKS_PER_HEARD = 4
 CLOSING_MS = 300
 # How far a reply that goes on after a pause may go back, to a place between two syllables.
 REWIND_MS = 240
+# Words that the agent says, or said so short a time ago, are its echo if so much of their sound was the agent's.
+ECHO_TAIL_MS = 2000
+ECHO_SHARE = 0.3
 # The probability that a turn is complete where nobody can say.
 UNSURE = 0.5
 
@@ -107,6 +111,7 @@ class Session:
         self._receipts: asyncio.Future[list[Receipt]] | None = None
         self._serial = 0
         self._events = 0
+        self._last_said = ("", 0)
 
     @property
     def _judges(self) -> bool:
@@ -235,7 +240,7 @@ class Session:
     # Listening.
 
     def _open_ears(self) -> Hearing:
-        hearing = Hearing(self.runtime, self.spawn)
+        hearing = Hearing(self.runtime, self.speaker, self.spawn)
         hearing.on_voice = self._on_voice
         hearing.on_partial = self._on_partial
         hearing.on_final = self._on_final
@@ -315,13 +320,27 @@ class Session:
         self.tell(events.SpeechStarted(audio_start_ms=told_ms, item_id=utterance.item_id))
 
     def _on_partial(self, utterance: Utterance, transcript: Transcript, at: int) -> None:
+        if self._is_own_voice(utterance, transcript.text, transcript.language):
+            self._do(self._policy.words("", at))
+            return
         if utterance.announced and transcript.text:
             delta = utterance.agree(transcript.text)
             told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
             self.tell(told)
         self._do(self._policy.words(transcript.text, at))
 
+    def _is_own_voice(self, utterance: Utterance, text: str, language: Language) -> bool:
+        """Whether these words are the agent's, now or of the last moments, and came back as an echo."""
+        said, until = self._last_said
+        if self.turn is not None:
+            said, until = self.turn.saying, utterance.onset
+        if not said or utterance.onset - until > ECHO_TAIL_MS * SAMPLES_PER_MS:
+            return False
+        return self._hearing.echo_share(utterance) >= ECHO_SHARE and is_echo(text, said, language)
+
     def _on_final(self, utterance: Utterance) -> None:
+        if utterance.language and self._is_own_voice(utterance, utterance.text, utterance.language):
+            utterance.text = ""
         if utterance.committed:
             self._tell_transcript(utterance)
             return
@@ -445,6 +464,7 @@ class Session:
         turn = self.turn
         if turn is None:
             return
+        self._last_said = (turn.saying, self._hearing.now)
         heard = self.silence()
         heard = heard if heard_most is None else min(heard, heard_most)
         self.turn = None
@@ -459,6 +479,7 @@ class Session:
         """The turn has said all it had to say, or had nothing to say."""
         if self.turn is turn:
             self.turn = None
+            self._last_said = (turn.saying, self._hearing.now)
             self.speaker.resume()
             self._policy.reply_ended(heard_all=True)
             self._announce_late()
