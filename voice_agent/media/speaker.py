@@ -130,6 +130,10 @@ class Speaker(MediaStreamTrack):
         """Whether a reply waits until `resume`, or `flush`."""
         return self._paused
 
+    def now(self) -> float:
+        """Seconds on the clock that the packets are sent by."""
+        return self._now()
+
     def sent(self) -> int:
         """Samples (24 kHz) of the current epoch that were handed to RTP. `resume` with a rewind takes some back."""
         return self._sent
