@@ -9,6 +9,7 @@ import torch
 from transformers import Qwen3OmniMoeForConditionalGeneration
 
 from tests.evidence import gpu
+from voice_agent.qwen import listing
 
 
 @pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")
@@ -45,7 +46,7 @@ def test_what_there_is_no_time_for_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_as_many_layers_are_made_as_fit() -> None:
-    assert gpu.fitting(139 * 2**30) == {"thinker": 48, "talker": 20}
+    assert gpu.fitting(139 * 2**30) == gpu.LAYERS
     small = gpu.fitting(24 * 2**30)
     assert small["talker"] == 20
     assert 5 < small["thinker"] < 15
@@ -63,5 +64,6 @@ def test_the_published_shapes_are_those_of_thirty_billion_parameters() -> None:
     }
     assert count["thinker"] == pytest.approx(30.5e9, rel=0.01)
     assert count["talker"] == pytest.approx(3.3e9, rel=0.1)
+    assert 2 * sum(p.numel() for p in made.parameters()) == listing.BYTES
     assert made.talker.code_predictor.config.num_hidden_layers == 5
     assert len(made.talker.code_predictor.lm_head) == 15
