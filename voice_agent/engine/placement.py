@@ -13,8 +13,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, cast, get_args
 
+from voice_agent.engine.copies import Copy, ThreadCopy
 from voice_agent.engine.places import Place, check_places
-from voice_agent.engine.process import Copy, ProcessCopy, ThreadCopy
+from voice_agent.engine.process import ProcessCopy
 from voice_agent.engine.process_messages import Job, Load
 from voice_agent.engine.protocols import StageName, ThinkRequest
 from voice_agent.engine.stage import Receipt, Stage
