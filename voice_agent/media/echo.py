@@ -37,7 +37,7 @@ _LEAD = 100 * _MS  # what is left to AEC3 of a delay beyond that: jitter on eith
 _LATENCY = 128  # of AEC3's output
 _MOVED_IDLE = 10 * _MS  # how far the microphone's clock may be off before the far end is moved: in silence
 _MOVED = 40 * _MS  # and in speech, where AEC3 must learn the path anew
-_CREEP = RATE / 2000  # samples/s: two sound cards drift apart by less
+_CLOCK = RATE  # samples of which the earliest arrival is sought; so long it takes to notice that some never came
 
 _SPECTRUM = 512  # samples of a window for the coherence
 _SMOOTHING = float(np.exp(-10 / 150))  # 150 ms in frames of 10 ms
@@ -136,7 +136,8 @@ class EchoCanceller:
         self._received = 0
         self._done = 0
         self._waiting = np.zeros(0, np.int16)
-        self._earliest: float | None = None  # of the microphone's samples: position of the sender's clock at the first
+        # Where on the sender's clock the microphone began, by its earliest arrivals of now and of the span before.
+        self._earliest = [np.inf, np.inf]
         self._offset = 0
         self._held_back = 0
         self._silent_for = _HOLD
@@ -175,13 +176,15 @@ class EchoCanceller:
 
     def _observe(self, samples: int, now_s: float) -> None:
         """Follow the microphone's clock by the samples that came with the least delay."""
-        began = now_s * RATE - self._received
-        if self._earliest is None:
-            self._offset = round(began)
-            self._earliest = began
-        self._earliest = min(self._earliest + _CREEP * samples / RATE, began)
-        if abs(self._earliest - self._offset) > (_MOVED if self._silent_for < _HOLD else _MOVED_IDLE):
-            self._offset = round(self._earliest)
+        before = self._received - samples
+        if before // _CLOCK != self._received // _CLOCK:
+            self._earliest = [self._earliest[1], np.inf]
+        self._earliest[1] = min(self._earliest[1], now_s * RATE - self._received)
+        began = round(min(self._earliest))
+        if before == 0:
+            self._offset = began
+        elif abs(began - self._offset) > (_MOVED if self._silent_for < _HOLD else _MOVED_IDLE):
+            self._offset = began
             self._estimator.reset()
             self._aec.reset()
 
