@@ -4,7 +4,7 @@ HOST ?= $(if $(TLS),0.0.0.0,127.0.0.1)
 PORT ?= 8080
 BIN := .venv/bin
 
-.PHONY: help serve demo test check evidence bench train evaluate browser sdk clean
+.PHONY: help serve demo test check evidence bench train evaluate browser npm sdk clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -35,12 +35,22 @@ demo: .venv/.installed ## a recorded order through a real WebRTC call; fails unl
 	$(BIN)/voice-agent call --serve demos/ordering/order.wav --save reply.wav \
 	  --expect-cart '[{"drink":"pearl_milk_tea","quantity":1,"size":"medium","ice":"less_ice","sugar":"full_sugar","toppings":[]}]'
 
-browser: # Chromium for the page's tests, where this is a Debian machine and we may install
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium fonts-noto-cjk >/dev/null; } || \
-	  echo "no Chromium: the page's tests will be skipped"
+# What page and SDK need besides Python: installed on Debian where we are root, asked for elsewhere.
+absent = $(strip $(if $(shell command -v $(1) || true),,$(2)))
+need = @test -z "$(1)" || { test "$$(id -u)" = 0 && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) >/dev/null; } || \
+	  { echo "expected programs of Debian that are not here: apt-get install $(1)"; exit 1; }
+browser:
+	$(call need,$(call absent,chromium,chromium fonts-noto-cjk))
+npm:
+	$(call need,$(call absent,npm,nodejs npm))
 
-test: .venv/.dev browser ## every test, one trial of each real-time kind
+NODE := $(addsuffix /node_modules,tools/sdk demos/openai_clients demos/webrtc_sdk)
+$(NODE): %/node_modules: %/package.json | npm
+	cd $* && npm install --no-package-lock --no-audit --no-fund --silent
+	@touch $@
+
+test: .venv/.dev browser $(NODE) ## every test, one trial of each real-time kind
 	$(BIN)/python -m pytest
 
 check: .venv/.dev ## formatter, linter, types
@@ -69,9 +79,8 @@ train: .venv/.train ## make tea-omni anew: thinker, the teachers' speech, codec,
 evaluate: .venv/.train ## the figures of the parts of tea-omni (calls: make evidence)
 	models/tea-omni/evaluate.sh
 
-sdk: .venv/.installed ## the SDK's event types from the server's schemas, its declarations and its API page (needs npm)
+sdk: .venv/.installed tools/sdk/node_modules ## the SDK's event types from the server's schemas, its declarations and its API page (needs npm)
 	$(BIN)/python tools/sdk/events.py
-	cd tools/sdk && npm install --no-package-lock --no-audit --no-fund --silent
 	find web/sdk/types -name '*.d.ts' ! -name events.d.ts -delete
 	cd tools/sdk && npx tsc -p . && npx typedoc
 

@@ -7,13 +7,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.page_mock.browser import CHROMIUM, chromium, complaints
+from tests.page_mock.browser import chromium, complaints
 from tests.page_mock.site import recording, serve
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs Debian's Chromium at {CHROMIUM}"),
-]
+pytestmark = pytest.mark.browser
 
 WIDE = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 844}

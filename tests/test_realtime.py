@@ -340,6 +340,55 @@ def test_session_updates_are_merged() -> None:
     run(work)
 
 
+def test_a_setting_that_cannot_be_served_is_refused_and_one_without_effect_is_not() -> None:
+    def audio(side: str, **settings: Any) -> dict[str, Any]:
+        return {"audio": {side: settings}}
+
+    cannot: dict[str, dict[str, Any]] = {
+        "tool_choice": {"tool_choice": "required"},
+        "max_output_tokens": {"max_output_tokens": 100},
+        "prompt": {"prompt": {"id": "pmpt_1"}},
+        "audio.input.format.type": audio("input", format={"type": "audio/pcmu"}),
+        "audio.output.format.type": audio("output", format={"type": "audio/pcma"}),
+        "audio.input.format.rate": audio("input", format={"type": "audio/pcm", "rate": 16000}),
+        "audio.output.speed": audio("output", speed=1.5),
+        "audio.input.turn_detection.idle_timeout_ms": audio(
+            "input", turn_detection={"type": "server_vad", "idle_timeout_ms": 6000}
+        ),
+    }
+    without_effect = {
+        "model": "gpt-realtime",
+        "tracing": "auto",
+        "truncation": "auto",
+        "include": ["item.input_audio_transcription.logprobs"],
+        "max_output_tokens": "inf",
+        "audio": {
+            "input": {
+                "noise_reduction": {"type": "near_field"},
+                "turn_detection": {"type": "server_vad", "threshold": 0.5},
+            },
+            "output": {"voice": "marin", "speed": 1.0},
+        },
+    }
+
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            for field, session in cannot.items():
+                ask(bench, "session.update", session=session)
+                assert refused(bench, "session.update") == "invalid_event"
+                error = bench.last("error")["error"]
+                assert error["param"] == f"session.{field}"
+                assert "got" in error["message"]
+            for options in ({"tools": [WEATHER]}, {"tool_choice": "required"}, {"max_output_tokens": 9}):
+                ask(bench, "response.create", response=options)
+                assert refused(bench, "response.create") == "invalid_event"
+            assert "session.updated" not in bench.kinds()
+            ask(bench, "session.update", session=without_effect)
+            assert bench.kinds()[-1] == "session.updated"
+
+    run(work)
+
+
 def test_a_client_may_end_its_turns_by_itself() -> None:
     async def work() -> None:
         async with in_call(Bench(FakeModel(), ["by hand", "again"])) as bench:

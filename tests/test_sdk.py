@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,15 +12,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.page_mock.browser import CHROMIUM, chromium
+from tests import npm
+from tests.page_mock.browser import chromium
 from tests.page_mock.site import ROOT, serve
 from tools.sdk import events
 from voice_agent import wire
 
 SDK = ROOT / "web/sdk"
-TOOLS = ROOT / "tools/sdk"
-
-needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"needs Debian's Chromium at {CHROMIUM}")
+TOOLS = npm.SDK_TOOLS
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +62,6 @@ def page(browser: Browser, address: str) -> Iterator[Page]:
 pytestmark = pytest.mark.browser
 
 
-@needs_chromium
 def test_a_call_connects_speaks_and_ends(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -91,7 +88,6 @@ def test_a_call_connects_speaks_and_ends(page: Page) -> None:
     assert told["goodbye"] is True
 
 
-@needs_chromium
 def test_events_reach_their_listeners_and_stop_when_asked(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -112,7 +108,6 @@ def test_events_reach_their_listeners_and_stop_when_asked(page: Page) -> None:
     assert told == [True, "agent.playout.heard", "Sure", "agent.playout.heard"]
 
 
-@needs_chromium
 def test_interrupting_cancels_what_is_made_and_clears_what_sounds(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -139,7 +134,6 @@ TOOL_CALL = """
 """
 
 
-@needs_chromium
 def test_tools_are_announced_run_and_answered_once(page: Page) -> None:
     told = page.evaluate(
         f"""async () => {{
@@ -165,7 +159,6 @@ def test_tools_are_announced_run_and_answered_once(page: Page) -> None:
         wire.parse(event)
 
 
-@needs_chromium
 def test_a_tool_of_an_interrupted_reply_is_finished_but_nothing_is_said(page: Page) -> None:
     told = page.evaluate(
         f"""async () => {{
@@ -181,7 +174,6 @@ def test_a_tool_of_an_interrupted_reply_is_finished_but_nothing_is_said(page: Pa
     assert told == ["session.update", "conversation.item.create"]
 
 
-@needs_chromium
 def test_a_broken_connection_is_replaced_and_takes_the_call_over(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -197,7 +189,6 @@ def test_a_broken_connection_is_replaced_and_takes_the_call_over(page: Page) -> 
     assert told["id"] == "call_3"
 
 
-@needs_chromium
 def test_what_was_sent_into_a_broken_connection_counts_as_unheard(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -226,7 +217,6 @@ def test_what_was_sent_into_a_broken_connection_counts_as_unheard(page: Page) ->
     assert told["errors"] == []
 
 
-@needs_chromium
 def test_silence_of_the_network_is_noticed(page: Page) -> None:
     took_ms = page.evaluate(
         """async () => {
@@ -241,7 +231,6 @@ def test_silence_of_the_network_is_noticed(page: Page) -> None:
     assert page.evaluate("server.targets.at(-1).replaces") == "call_1"
 
 
-@needs_chromium
 def test_the_server_is_told_how_late_its_voice_is_heard(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -269,7 +258,6 @@ def test_the_server_is_told_how_late_its_voice_is_heard(page: Page) -> None:
         wire.parse(event)
 
 
-@needs_chromium
 def test_the_way_to_the_ear_is_taken_from_the_browsers_statistics(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -293,7 +281,6 @@ def test_the_way_to_the_ear_is_taken_from_the_browsers_statistics(page: Page) ->
     assert told["bounded"] == [5000, 0]
 
 
-@needs_chromium
 @pytest.mark.parametrize("code", ["call_forgotten", "unauthorized"])
 def test_what_cannot_get_better_ends_the_call(page: Page, code: str) -> None:
     told = page.evaluate(
@@ -310,13 +297,11 @@ def test_what_cannot_get_better_ends_the_call(page: Page, code: str) -> None:
     assert len(told["hint"]) > 20
 
 
-@needs_chromium
 def test_a_server_that_says_goodbye_ends_the_call(page: Page) -> None:
     told = page.evaluate("async () => { await call.connect(); server.end(); await settled(); return call.state; }")
     assert told == {"status": "ended", "by": "server", "error": None}
 
 
-@needs_chromium
 def test_hanging_up_while_connecting_or_reconnecting_is_final(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -330,7 +315,6 @@ def test_hanging_up_while_connecting_or_reconnecting_is_final(page: Page) -> Non
     assert told == ["cancelled", ["connecting", "ended"], False]
 
 
-@needs_chromium
 def test_a_listener_that_fails_stops_nobody_else(page: Page) -> None:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -347,7 +331,6 @@ def test_a_listener_that_fails_stops_nobody_else(page: Page) -> None:
     assert all("the page's mistake" in error for error in errors)
 
 
-@needs_chromium
 def test_microphone_and_page_errors_say_what_to_do(page: Page) -> None:
     told = page.evaluate(
         """async () => {
@@ -401,20 +384,6 @@ def test_a_schema_that_cannot_be_written_as_a_type_is_refused() -> None:
         events.type_of({"type": "tuple"}, "Server")
 
 
-@pytest.fixture(scope="module")
-def npm() -> str:
-    """npm, with the TypeScript tools installed."""
-    found = shutil.which("npm")
-    if found is None:
-        pytest.skip("needs npm")
-    if not (TOOLS / "node_modules/.bin/tsc").exists():
-        install = [found, "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"]
-        done = subprocess.run(install, cwd=TOOLS, capture_output=True, text=True, timeout=120)
-        if done.returncode != 0:
-            pytest.skip(f"the npm registry gives no TypeScript: {done.stderr[:200]}")
-    return found
-
-
 def run(folder: Path, *command: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -425,7 +394,8 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in folder.iterdir()}
 
 
-def test_declarations_and_api_page_are_those_of_the_source(npm: str, tmp_path: Path) -> None:
+def test_declarations_and_api_page_are_those_of_the_source(tmp_path: Path) -> None:
+    npm.installed(TOOLS)
     run(TOOLS, "npx", "tsc", "-p", ".", "--outDir", str(tmp_path / "types"))
     declared = texts(SDK / "types")
     declared.pop("events.d.ts")
@@ -435,11 +405,12 @@ def test_declarations_and_api_page_are_those_of_the_source(npm: str, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def project(npm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's project with the SDK installed from its folder."""
+    npm.installed(TOOLS)
     folder = tmp_path_factory.mktemp("project")
     (folder / "package.json").write_text('{"private": true, "type": "module"}')
-    run(folder, npm, "install", "--no-audit", "--no-fund", "--silent", str(SDK))
+    run(folder, "npm", "install", "--offline", "--no-audit", "--no-fund", "--silent", str(SDK))
     return folder
 
 

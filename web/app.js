@@ -23,6 +23,13 @@ function storedLanguage() {
   }
 }
 
+/** A key in the address, `#key=…`, which is not part of any request; it is taken out of sight at once. */
+function keyOfAddress() {
+  const key = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (key !== null) history.replaceState(null, "", location.pathname + location.search);
+  return key;
+}
+
 function storeLanguage(language) {
   try {
     localStorage.setItem(LANGUAGE_KEY, language);
@@ -37,6 +44,8 @@ export class Page {
   #makeCall;
   #call = null;
   #renderAsked = false;
+  /** What a server may ask for; only the page's memory holds it. @type {string | null} */
+  #key = keyOfAddress();
   #views;
   timeline = new Timeline(byId("timeline"));
 
@@ -67,7 +76,7 @@ export class Page {
 
   async loadAgent(url = "/v1/agent") {
     try {
-      const response = await fetch(url);
+      const response = await fetch(url, { headers: this.#key === null ? {} : { Authorization: `Bearer ${this.#key}` } });
       if (!response.ok) throw new Error(`GET ${url}: expected 200, got ${response.status}`);
       this.dispatch({ type: "agent.loaded", agent: await response.json() });
     } catch (error) {
@@ -95,7 +104,7 @@ export class Page {
     if (this.#state.call.phase === "connecting" || this.#state.call.phase === "live") return;
     this.timeline.history.clear();
     this.dispatch({ type: "call.connecting", microphone });
-    const call = this.#makeCall({ element: byId("voice") });
+    const call = this.#makeCall({ element: byId("voice"), token: this.#key ?? undefined });
     this.#call = call;
     // An earlier call may still report back; what it says no longer matters.
     const when = (type, handle) => call.on(type, (event) => call === this.#call && handle(event));
@@ -177,6 +186,13 @@ export class Page {
     byId("composer-form").addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.say(byId("message").value)) byId("message").value = "";
+    });
+    byId("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#key = byId("key").value.trim();
+      byId("key").value = "";
+      this.loadAgent();
+      this.start({ microphone: this.#state.call.microphone ?? true });
     });
     for (const button of document.querySelectorAll("[data-language]")) {
       button.addEventListener("click", () => this.setLanguage(button.dataset.language));

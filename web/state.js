@@ -42,7 +42,7 @@ export function activityOf(state) {
   if (call.phase !== "live") return null;
   if (call.reconnecting) return "reconnecting";
   if (call.interrupted) return "interrupted";
-  if (call.callerSpeaking) return "hearing";
+  if (call.callerSpeaking || call.paused) return "hearing";
   if (call.playing !== null) return "speaking";
   return call.awaitingReply ? "thinking" : "listening";
 }
@@ -85,6 +85,7 @@ export function reduce(state, action) {
           awaitingReply: false,
           interrupted: false,
           playing: null,
+          paused: false,
           reconnecting: false,
         },
       };
@@ -94,6 +95,7 @@ export function reduce(state, action) {
         awaitingReply: false,
         interrupted: false,
         playing: null,
+        paused: false,
         reconnecting: true,
       });
     case "call.resumed":
@@ -101,7 +103,11 @@ export function reduce(state, action) {
     case "call.ended":
       return endCall(state, action);
     case "call.failed":
-      return { ...wordsAtTheEnd(state), call: { phase: "failed", error: action.error }, notice: null };
+      return {
+        ...wordsAtTheEnd(state),
+        call: { phase: "failed", error: action.error, microphone: state.call.microphone },
+        notice: null,
+      };
     case "call.muted":
       return withCall(state, { muted: action.muted });
     case "audio.blocked":
@@ -167,7 +173,11 @@ function reduceServer(state, event, at) {
         interrupted: false,
       });
     case "output_audio_buffer.stopped":
-      return withCall(heardToTheEnd(state, event.response_id), { playing: null });
+      return withCall(heardToTheEnd(state, event.response_id), { playing: null, paused: false });
+    case "agent.turn.paused":
+      return withCall(addMark(state, "pause", at), { paused: true });
+    case "agent.turn.resumed":
+      return withCall(state, { paused: false });
     case "output_audio_buffer.cleared":
       return cleared(state, event, at);
     case "conversation.item.truncated":
@@ -302,7 +312,7 @@ function cleared(state, event, at) {
   const wasPlaying = state.call.playing !== null;
   const marked = wasPlaying ? addMark(state, "barge_in", at) : state;
   const cut = captionsOfResponse(marked, event.response_id, (caption) => (caption.heardAll ? {} : { cut: true }));
-  return withCall(cut, { playing: null, interrupted: wasPlaying && state.call.callerSpeaking });
+  return withCall(cut, { playing: null, paused: false, interrupted: wasPlaying && state.call.callerSpeaking });
 }
 
 function responseDone(state, response) {

@@ -92,15 +92,18 @@ export class Timeline {
       context.fillStyle = colours.agent;
       context.fillRect(x, middle + 1, barWidth, agent);
     }
-    this.#drawCuts(context, colours, marks, { now, xOf, height, width, cutWords });
+    this.#drawMarks(context, colours, marks, { now, xOf, height, width, cutWords });
   }
 
-  #drawCuts(context, colours, marks, { now, xOf, height, width, cutWords }) {
+  /** A reply that was cut off has a line with a label; one that held its breath a short stroke. */
+  #drawMarks(context, colours, marks, { now, xOf, height, width, cutWords }) {
     context.font = colours.font;
     context.fillStyle = colours.mark;
     for (const mark of marks) {
-      if (mark.kind !== "barge_in" || mark.at < now - WINDOW_MS) continue;
+      if (mark.at < now - WINDOW_MS) continue;
       const x = xOf(mark.at);
+      if (mark.kind === "pause") context.fillRect(x - 0.75, height - 12, 1.5, 12);
+      if (mark.kind !== "barge_in") continue;
       context.fillRect(x - 0.75, 14, 1.5, height - 14);
       context.textAlign = x < 40 ? "left" : x > width - 40 ? "right" : "center";
       context.fillText(cutWords, x, 10);

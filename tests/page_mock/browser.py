@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = (
@@ -14,17 +14,28 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--use-fake-device-for-media-stream",
     "--use-fake-ui-for-media-stream",
     "--allow-loopback-in-peer-connection",
 )
 
 
+# A machine that is busy with other tests paints late.
+expect.set_options(timeout=15_000)
+
+
 @contextmanager
-def chromium(*more: str) -> Iterator[Browser]:
-    """Chromium with those further command line arguments, closed at the end of the block."""
+def chromium(*more: str, microphone: bool = True) -> Iterator[Browser]:
+    """Chromium with those further command line arguments, closed at the end of the block.
+
+    `microphone`: a made up one; else only what the machine has, which is none where tests run.
+
+    Raises FileNotFoundError, so that a run without it fails and says what to install.
+    """
+    if not CHROMIUM.exists():
+        raise FileNotFoundError(f"expected {CHROMIUM}: apt-get install chromium fonts-noto-cjk")
+    devices = ["--use-fake-device-for-media-stream"] if microphone else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*ARGUMENTS, *more])
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*ARGUMENTS, *devices, *more])
         try:
             yield browser
         finally:

@@ -33,6 +33,10 @@ class ScriptedSession:
         self.received.append(event)
         if event["type"] == "response.create":
             self._answer()
+        elif event["type"] == "conversation.item.truncate":
+            self.speaker.flush(self.speaker.epoch + 1)
+            self.send({"type": "output_audio_buffer.cleared", "response_id": "r1"})
+            self.send({"type": "conversation.item.truncated", "item_id": "a1", "agent": {"text": ""}})
 
     def memory(self) -> dict[str, Any]:
         return self.cart
@@ -54,6 +58,8 @@ class ScriptedSession:
         where = {"response_id": "r1", "item_id": "a1"}
         self.cart = {"lines": [line], "total": 12, "currency": "CNY"}
         self.send({"type": "agent.cart.updated", "cart": self.cart})
+        item = {"type": "message", "id": "a1"}
+        self.send({"type": "response.output_item.added", "response_id": "r1", "item": item})
         self.send({"type": "response.output_audio_transcript.delta", **where, "delta": "One oolong tea."})
         self.send({"type": "output_audio_buffer.started", "response_id": "r1"})
         epoch = self.speaker.epoch
@@ -73,6 +79,10 @@ class ScriptedServer:
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run this on the server's event loop."""
+        self._loop.call_soon_threadsafe(work)
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._server.stop)

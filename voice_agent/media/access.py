@@ -27,7 +27,9 @@ class ClientSecret:
 
 
 class ClientSecrets:
-    """The valid secrets. One may be used again until it expires, so that a client can reconnect."""
+    """The valid secrets. As in the protocol, one places any number of calls until it expires, so that a client can
+    reconnect with it; each counts towards the rate of calls.
+    """
 
     def __init__(self) -> None:
         self._secrets: dict[str, ClientSecret] = {}

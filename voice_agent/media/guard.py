@@ -31,8 +31,8 @@ class Guard:
     With an `api_key`, /metrics and everything below /v1/ but a preflight ask for it as a Bearer key; a client secret
     opens all but making more of them and the operator's figures. Browsers, which cannot send a Bearer key with a
     WebSocket, give it as a subprotocol `openai-insecure-api-key.<key>`. Calls are placed, and secrets made without a
-    key, at a limited rate, by the address that the connection comes from. A valid secret is left in
-    `scope["state"]["secret"]`.
+    key, at a limited rate: by the address that the connection comes from, and by the client secret, which may be used
+    from many. A valid secret is left in `scope["state"]["secret"]`.
     """
 
     def __init__(
@@ -107,11 +107,14 @@ class Guard:
         placing = scope["type"] == "websocket" or scope["method"] == "POST"
         # Who has the server's key makes secrets for others, as many as it likes.
         if placing and (scope["path"] in PLACING or (scope["path"] == SECRETS and self._api_key is None)):
-            address = scope["client"][0] if scope.get("client") else ""
-            wait_s = self._rate.take(address, time.monotonic())
-            if wait_s is not None:
-                text = f"too many calls are placed from your address; try again in {wait_s} s"
-                return 429, text, {"Retry-After": str(wait_s)}
+            callers = {"from your address": scope["client"][0] if scope.get("client") else ""}
+            if key is not None and key.startswith(SECRET_PREFIX):
+                callers["with this client secret"] = key
+            for how, caller in callers.items():
+                wait_s = self._rate.take(caller, time.monotonic())
+                if wait_s is not None:
+                    text = f"too many calls are placed {how}; try again in {wait_s} s"
+                    return 429, text, {"Retry-After": str(wait_s)}
         return None
 
     def _allows(self, origin: str, request: HTTPConnection) -> bool:

@@ -106,13 +106,19 @@ class ItemTruncate(_Event):
 
 
 class ResponseOptions(Wire):
-    """For one response. `conversation` and `input`: only the call's own conversation can be answered."""
+    """For one response. `conversation` and `input`: only the call's own conversation can be answered. Tools are those
+    of the session.
+    """
 
     output_modalities: list[Modality] | None = Field(None, min_length=1, max_length=2)
     instructions: str | None = None
     metadata: dict[str, Any] | None = None
     conversation: Literal["auto"] | None = None
     input: None = None
+    tools: None = None
+    tool_choice: Literal["auto"] | None = None
+    max_output_tokens: Literal["inf"] | None = None
+    prompt: None = None
 
 
 class ResponseCreate(_Event):

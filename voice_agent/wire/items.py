@@ -92,7 +92,8 @@ class Transcription(Wire):
 
 
 class TurnDetection(Wire):
-    """Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own.
+    """Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own. A caller who says nothing
+    is left in peace.
 
     `create_response`: answer a turn when it ends, else at `response.create`. `interrupt_response`: voice over a
     reply cancels it.
@@ -102,6 +103,7 @@ class TurnDetection(Wire):
     silence_duration_ms: int | None = Field(None, ge=100, le=5000)
     create_response: bool = True
     interrupt_response: bool = True
+    idle_timeout_ms: None = None
 
 
 class AudioInput(Wire):
@@ -113,10 +115,11 @@ class AudioInput(Wire):
 
 
 class AudioOutput(Wire):
-    """The model has its own voice; the name of another is accepted and has no effect."""
+    """The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed."""
 
     format: PcmFormat | None = None
     voice: Any = None
+    speed: float | None = Field(None, ge=1, le=1)
 
 
 class Audio(Wire):
@@ -134,14 +137,18 @@ class FunctionTool(Wire):
 
 
 class SessionConfig(Wire):
-    """A partial session: what is absent stays as it is."""
+    """A partial session: what is absent stays as it is. A reply ends by itself, there are no stored prompts, and no
+    tool can be forced.
+    """
 
     type: Literal["realtime"] = "realtime"
     output_modalities: list[Modality] | None = Field(None, min_length=1, max_length=2)
     instructions: str | None = None
     audio: Audio | None = None
     tools: list[FunctionTool] | None = Field(None, max_length=128)
-    tool_choice: Any = None
+    tool_choice: Literal["auto", "none"] | None = None
+    max_output_tokens: Literal["inf"] | None = None
+    prompt: None = None
 
 
 class Session(Wire):
@@ -155,7 +162,7 @@ class Session(Wire):
     instructions: str
     audio: Audio
     tools: list[FunctionTool]
-    tool_choice: Any = "auto"
+    tool_choice: Literal["auto", "none"] = "auto"
 
 
 class Cancelled(Wire):

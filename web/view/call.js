@@ -116,6 +116,7 @@ function screensView(onchip) {
       setText(byId("ending-title"), ending?.title ?? "");
       setText(byId("ending-detail"), ending?.detail ?? "");
       setText(byId("ending-cause"), error?.detail ?? "");
+      show(byId("key-form"), error?.code === "unauthorized");
       show(byId("strip"), phase === "live");
       show(byId("composer"), phase === "live");
       const label = { connecting: "connecting", failed: "retry", ended: "again" }[phase] ?? "start";

@@ -11,18 +11,20 @@ const AWAITING_WORDS = new Set(["hearing", "interrupted", "thinking"]);
 
 function build(caption) {
   const heard = h("span", { class: "heard" });
+  const pause = h("span", { class: "pause", "aria-hidden": "true", hidden: true }, "…");
   const unheard = h("span", { class: "unheard" });
   const speaker = h("span", { class: "caption-speaker" });
-  const words = h("p", { class: "caption-words", dir: "auto" }, heard, unheard);
+  const words = h("p", { class: "caption-words", dir: "auto" }, heard, pause, unheard);
   const element = h("li", { class: `caption ${caption.speaker}` }, speaker, words);
-  return { element, heard, unheard, speaker };
+  return { element, heard, pause, unheard, speaker };
 }
 
-function fill(row, caption, t) {
+function fill(row, caption, paused, t) {
   const isCaller = caption.speaker === "caller";
   const { heard, unheard } = isCaller ? { heard: caption.text, unheard: "" } : splitHeard(caption);
   setText(row.heard, heard);
   setText(row.unheard, unheard);
+  show(row.pause, paused);
   const note = isCaller ? caption.typed && t("typed") : caption.cut && t("cut");
   setText(row.speaker, [t(isCaller ? "you" : "agent"), note].filter(Boolean).join(" · "));
   row.element.toggleAttribute("data-partial", isCaller && !caption.final);
@@ -52,7 +54,7 @@ export function captionsView() {
   });
   new ResizeObserver(follow).observe(scroller);
   return whenChanged(
-    ({ state, language }) => [state.captions, activityOf(state), state.call.microphone, language],
+    ({ state, language }) => [state.captions, activityOf(state), state.call.paused, state.call.microphone, language],
     ({ state, t }) => {
       const listening = AWAITING_WORDS.has(activityOf(state));
       for (const [id, row] of rows) {
@@ -64,7 +66,7 @@ export function captionsView() {
         if (!rows.has(caption.id)) rows.set(caption.id, build(caption));
         const row = rows.get(caption.id);
         if (list.children[index] !== row.element) list.insertBefore(row.element, list.children[index] ?? null);
-        fill(row, caption, t);
+        fill(row, caption, Boolean(state.call.paused) && caption.responseId === state.call.playing, t);
         show(row.element, caption.text !== "" || (caption.speaker === "caller" && listening));
       });
       show(empty, state.captions.length === 0);

@@ -34,12 +34,10 @@ const RECONNECT_PAUSES_MS = [0, 250, 500, 1000, 2000];
 const ENDED_BY_SERVER = { status: "ended", by: "server", error: null };
 
 /**
- * What a call tells besides the server's events.
- *
  * @typedef {object} CallEvents
  * @property {CallState} state the call is in another state now
  * @property {ServerEvent} event any event of the server, before those who listen to its own type
- * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back; call `play` from a click
+ * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back, nobody hears what is said; call `play` from a click
  * @property {PlayoutReport} playout how the agent's voice reaches the ear, four times a second
  * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
  */
@@ -93,6 +91,7 @@ export class VoiceCall {
   /** The reply that sounds, or may begin to. @type {{id: string, itemId: string, startedAt: number | null} | null} */
   #reply = null;
   #soundAt = 0;
+  #audible = true;
   #goodbye = false;
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #measuring;
@@ -110,7 +109,7 @@ export class VoiceCall {
     return this.#state;
   }
 
-  /** The server's id of the call; null before it is connected. */
+  /** The server's id; null before it is connected. */
   get id() {
     return this.#id;
   }
@@ -255,7 +254,11 @@ export class VoiceCall {
     const target = { url: this.#url, token, replaces: this.#id, timeoutMs, signal };
     const id = await this.#transport.connect(target, {
       message: (text) => current() && this.#onMessage(text),
-      audio: (playing) => current() && this.#tell("audio", { playing }),
+      audio: (playing) => {
+        if (!current()) return;
+        this.#audible = playing;
+        this.#tell("audio", { playing });
+      },
       microphoneLost: () => current() && this.#tell("microphone_lost", {}),
       lost: (detail) => current() && this.#reconnect(detail),
       ended: () => current() && this.#closed(),
@@ -315,8 +318,11 @@ export class VoiceCall {
    */
   #tellHeard(reply, soundAt) {
     if (reply === null || reply.startedAt === null) return;
-    const audio_end_ms = Math.max(0, Math.round(soundAt - reply.startedAt));
-    const { itemId: item_id } = reply;
+    this.#truncate(reply.itemId, Math.max(0, Math.round(soundAt - reply.startedAt)));
+  }
+
+  /** @param {string} item_id @param {number} audio_end_ms */
+  #truncate(item_id, audio_end_ms) {
     this.send({ type: "conversation.item.truncate", event_id: HEARD_EVENT_ID, item_id, content_index: 0, audio_end_ms });
   }
 
@@ -379,10 +385,12 @@ export class VoiceCall {
   #follow(event) {
     const reply = this.#reply;
     if (event.type === "response.output_item.added" && event.item.type === "message") {
-      // The reply before may still sound when the next one is announced; only one that sounds can be cut off.
+      // The reply before may still sound when the next one is announced.
       if (reply?.startedAt == null) this.#reply = { id: event.response_id, itemId: event.item.id, startedAt: null };
     } else if (event.type === "output_audio_buffer.started") {
-      if (reply?.id === event.response_id) reply.startedAt = performance.now();
+      if (reply?.id !== event.response_id) return;
+      reply.startedAt = performance.now();
+      if (!this.#audible) this.#truncate(reply.itemId, 0);
     } else if (event.type === "output_audio_buffer.stopped" || event.type === "output_audio_buffer.cleared") {
       this.#reply = null;
     }

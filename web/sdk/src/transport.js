@@ -294,7 +294,7 @@ class Connection {
     };
     this.#channel.addEventListener("message", ({ data }) => !this.#closed && handlers.message(String(data)));
     this.#channel.addEventListener("close", () => {
-      // A broken connection closes the channel too, and may say so only afterwards.
+      // A broken connection closes the channel too, and says so afterwards.
       setTimeout(() => over(handlers.ended));
     });
     this.#peer.addEventListener("connectionstatechange", () => {

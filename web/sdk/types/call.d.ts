@@ -1,10 +1,8 @@
 /**
- * What a call tells besides the server's events.
- *
  * @typedef {object} CallEvents
  * @property {CallState} state the call is in another state now
  * @property {ServerEvent} event any event of the server, before those who listen to its own type
- * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back; call `play` from a click
+ * @property {{playing: boolean}} audio `playing: false`: the browser held the sound back, nobody hears what is said; call `play` from a click
  * @property {PlayoutReport} playout how the agent's voice reaches the ear, four times a second
  * @property {{}} microphone_lost the microphone went away; `useMicrophone` takes another one
  */
@@ -38,7 +36,7 @@ export class VoiceCall {
     constructor({ url, token, tools, element, iceServers, transport }?: CallOptions);
     /** @returns {CallState} */
     get state(): CallState;
-    /** The server's id of the call; null before it is connected. */
+    /** The server's id; null before it is connected. */
     get id(): string | null;
     /** Whether the caller's voice is held back. */
     get muted(): boolean;
@@ -136,9 +134,6 @@ export type CallState = {
 export type EndedState = Extract<CallState, {
     status: "ended";
 }>;
-/**
- * What a call tells besides the server's events.
- */
 export type CallEvents = {
     /**
      * the call is in another state now
@@ -149,7 +144,7 @@ export type CallEvents = {
      */
     event: ServerEvent;
     /**
-     * `playing: false`: the browser held the sound back; call `play` from a click
+     * `playing: false`: the browser held the sound back, nobody hears what is said; call `play` from a click
      */
     audio: {
         playing: boolean;

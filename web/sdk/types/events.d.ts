@@ -26,10 +26,11 @@ export interface ClientAudioInput {
   turn_detection?: ClientTurnDetection | null;
 }
 
-/** The model has its own voice; the name of another is accepted and has no effect. */
+/** The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed. */
 export interface ClientAudioOutput {
   format?: ClientPcmFormat | null;
   voice?: unknown;
+  speed?: number | null;
 }
 
 /** The result of a tool that the client ran; `output`: text, best a JSON object. */
@@ -137,23 +138,29 @@ export interface ClientResponseCreate {
   response?: ClientResponseOptions | null;
 }
 
-/** For one response. `conversation` and `input`: only the call's own conversation can be answered. */
+/** For one response. `conversation` and `input`: only the call's own conversation can be answered. Tools are those of the session. */
 export interface ClientResponseOptions {
   output_modalities?: Array<"audio" | "text"> | null;
   instructions?: string | null;
   metadata?: Record<string, unknown> | null;
   conversation?: "auto" | null;
   input?: null;
+  tools?: null;
+  tool_choice?: "auto" | null;
+  max_output_tokens?: "inf" | null;
+  prompt?: null;
 }
 
-/** A partial session: what is absent stays as it is. */
+/** A partial session: what is absent stays as it is. A reply ends by itself, there are no stored prompts, and no tool can be forced. */
 export interface ClientSessionConfig {
   type?: "realtime";
   output_modalities?: Array<"audio" | "text"> | null;
   instructions?: string | null;
   audio?: ClientAudio | null;
   tools?: Array<ClientFunctionTool> | null;
-  tool_choice?: unknown;
+  tool_choice?: "auto" | "none" | null;
+  max_output_tokens?: "inf" | null;
+  prompt?: null;
 }
 
 /** Merged into the session: what is absent stays as it is. Answered by `session.updated` at once. */
@@ -183,12 +190,13 @@ export interface ClientTranscription {
   language?: string | null;
 }
 
-/** Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own. `create_response`: answer a turn when it ends, else at `response.create`. `interrupt_response`: voice over a reply cancels it. */
+/** Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own. A caller who says nothing is left in peace. `create_response`: answer a turn when it ends, else at `response.create`. `interrupt_response`: voice over a reply cancels it. */
 export interface ClientTurnDetection {
   type?: "server_vad" | "semantic_vad";
   silence_duration_ms?: number | null;
   create_response?: boolean;
   interrupt_response?: boolean;
+  idle_timeout_ms?: null;
 }
 
 export interface ClientUserMessage {
@@ -317,10 +325,11 @@ export interface ServerAudioInput {
   turn_detection: ServerTurnDetection | null;
 }
 
-/** The model has its own voice; the name of another is accepted and has no effect. */
+/** The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed. */
 export interface ServerAudioOutput {
   format: ServerPcmFormat | null;
   voice: unknown;
+  speed: number | null;
 }
 
 export interface ServerAudioPart {
@@ -628,7 +637,7 @@ export interface ServerSession {
   instructions: string;
   audio: ServerAudio;
   tools: Array<ServerFunctionTool>;
-  tool_choice: unknown;
+  tool_choice: "auto" | "none";
 }
 
 export interface ServerSessionCreated {
@@ -709,12 +718,13 @@ export interface ServerTranscriptionFailed {
   error: ServerTranscriptionError;
 }
 
-/** Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own. `create_response`: answer a turn when it ends, else at `response.create`. `interrupt_response`: voice over a reply cancels it. */
+/** Both kinds end a turn after `silence_duration_ms` of silence; null: the server's own. A caller who says nothing is left in peace. `create_response`: answer a turn when it ends, else at `response.create`. `interrupt_response`: voice over a reply cancels it. */
 export interface ServerTurnDetection {
   type: "server_vad" | "semantic_vad";
   silence_duration_ms: number | null;
   create_response: boolean;
   interrupt_response: boolean;
+  idle_timeout_ms: null;
 }
 
 /** What a server sends. */

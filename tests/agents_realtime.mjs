@@ -1,15 +1,14 @@
 // A spoken call with a tool and an interruption by OpenAI's client; prints what it saw as one line of JSON.
-// node client.mjs WEBSOCKET_URL KEY
-import { OpenAIRealtimeWebSocket, RealtimeAgent, RealtimeSession, tool } from "@openai/agents-realtime";
-import { z } from "zod";
-
-const [url, apiKey] = process.argv.slice(2);
+// node agents_realtime.mjs NODE_MODULES WEBSOCKET_URL KEY
+const [modules, url, apiKey] = process.argv.slice(2);
+const client = await import(`${modules}/@openai/agents-realtime/dist/index.mjs`);
+const { OpenAIRealtimeWebSocket, RealtimeAgent, RealtimeSession, tool } = client;
 const seen = { audioBytes: 0, interrupted: 0, tools: [], errors: [] };
 
 const weather = tool({
   name: "weather",
   description: "The weather in a city",
-  parameters: z.object({ city: z.string() }),
+  parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"], additionalProperties: false },
   execute: async (input) => {
     seen.tools.push(input);
     return JSON.stringify({ say: "it rains ".repeat(20) });
