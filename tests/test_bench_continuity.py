@@ -85,6 +85,14 @@ def test_a_pause_is_measured_with_what_it_repeats_or_skips(change: float) -> Non
     assert turn.skipped_ms == pytest.approx(max(0, 1000 * change), abs=25)
 
 
+def test_a_stream_that_faltered_before_is_followed_from_there() -> None:
+    """The server had run dry for 100 ms, half a second before the onset."""
+    at = cut(2.5)
+    turn = second_turn(heard((REPLY_AT, REPLY[:at]), (2.6, REPLY[at : at + 20_000]), (5.0, REPLY[at + 20_000 :])))
+    assert (turn.kept, turn.repeated_ms, turn.skipped_ms) == (True, 0, 0)
+    assert turn.resume_ms == pytest.approx(1600, abs=5)
+
+
 def test_two_pauses_in_one_reply_are_both_counted() -> None:
     a, b = cut(3.2), cut(3.2) + round(0.3 * RATE)
     back = round(0.1 * RATE)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.bench_signals import call
 from voice_agent.bench.beside import OWN, side_by_side
+from voice_agent.bench.commands import app
 from voice_agent.bench.conditions import EVENTS, NETWORKS, added, table, v2v_of
 from voice_agent.bench.figures import measure
 from voice_agent.bench.peers import REPLY, recipe_of
@@ -94,3 +96,6 @@ def test_conditions_and_recipes_are_there() -> None:
     assert all("==" in package for name in ("pipecat", "fastrtc") for package in recipe_of(name).packages)
     with pytest.raises(ValueError, match="expected a peer out of pipecat, fastrtc, got 'moshi'"):
         recipe_of("moshi")
+    # Before anything is started or measured.
+    refused = CliRunner().invoke(app, ["peers", "order-zh", "--servers", "pipecat,moshi"])
+    assert "got 'moshi'" in str(refused.exception)

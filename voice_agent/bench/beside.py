@@ -62,9 +62,6 @@ async def beside(
 
     The recordings of each lie in a folder of its name under `out`. Raises ValueError for a name without a recipe.
     """
-    for name in names:
-        if name != OWN:
-            recipe_of(name)
     found: dict[str, Results] = {}
     for name in names:
         folder = out / name.replace(" ", "-")

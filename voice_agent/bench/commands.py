@@ -212,11 +212,12 @@ def peers(
     from voice_agent.bench.beside import OWN, beside, side_by_side
     from voice_agent.bench.calibrate import calibrate as measure_error
     from voice_agent.bench.calibrate import show as show_error
+    from voice_agent.bench.peers import recipe_of
     from voice_agent.bench.report import write_report
     from voice_agent.bench.scenario import find_scenarios
 
     found = find_scenarios(scenarios or PEER_SET)
-    names = [OWN, *(name.strip() for name in servers.split(",") if name.strip())]
+    names = [OWN, *(recipe_of(name.strip()).name for name in servers.split(",") if name.strip())]
     folder.mkdir(parents=True, exist_ok=True)
 
     async def measured() -> dict[str, Results]:

@@ -86,11 +86,12 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
     `until`: where the next reply may begin; `voices`: the stretches of voice of `heard`, with pauses of 0.1 s and more
     between them; `uncut`: the same reply when nobody speaks over it. None if the two are not the same sound.
     """
-    start = max(0, onset - round(2 * PIECE_S * RATE))
-    found = locate(heard[start:onset], uncut)
-    if found is None:
+    # A long piece is surer; a short one is still found where the stream had faltered before.
+    starts = [max(0, onset - round(length * PIECE_S * RATE)) for length in (2, 1)]
+    lags = [found - start for start in starts if (found := locate(heard[start:onset], uncut)) is not None]
+    if not lags:
         return None
-    lag = found - start  # from a sample of `heard` to that of `uncut`
+    lag = first_lag = lags[0]  # from a sample of `heard` to that of `uncut`
     running = [span for span in voices if span[1] > onset and span[0] < until]
     stopped = onset
     if running and running[0][0] <= onset:
@@ -116,7 +117,7 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
             skipped += _beyond_fade(uncut[max(0, left) : here])
         lag, stopped = after, ends
     complete = not other and voice_s(uncut[max(0, stopped + lag) :]) < PAUSE_S
-    faded = _faded(heard, uncut, onset, until, found - start)
+    faded = _faded(heard, uncut, onset, until, first_lag)
     return Course(faded, resumed, round(repeated, 4), round(skipped, 4), other, complete)
 
 
