@@ -13,6 +13,7 @@ voice is the caller's.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +37,7 @@ _REACH = 400 * _MS  # AEC3 follows delays up to half a second
 _LEAD = 100 * _MS  # what is left to AEC3 of a delay beyond that: jitter on either side of it
 _LATENCY = 128  # of AEC3's output
 _MOVED_IDLE = 10 * _MS  # how far the microphone's clock may be off before the far end is moved: in silence
-_MOVED = 40 * _MS  # and in speech, where AEC3 must learn the path anew
+_MOVED = 40 * _MS  # and in speech, where AEC3 has to follow at once
 _CLOCK = RATE  # samples of which the earliest arrival is sought; so long it takes to notice that some never came
 
 _SPECTRUM = 512  # samples of a window for the coherence
@@ -122,6 +123,15 @@ class Coherence:
         return float(min(1.0, explained.sum() / max(self._power[0].sum(), 1e-9)))
 
 
+@dataclass(frozen=True)
+class _Share:
+    """Of the frame that ends with sample `end`: its energy, and that part of it which no echo explains."""
+
+    end: int
+    heard: float
+    unexplained: float
+
+
 class EchoCanceller:
     """One call's canceller. `push` belongs to one thread at a time; it costs a few per cent of a core at most.
 
@@ -142,7 +152,7 @@ class EchoCanceller:
         self._held_back = 0
         self._silent_for = _HOLD
         self._block = np.zeros(DelayEstimator.BLOCK, np.int16)
-        self._shares: deque[tuple[float, float]] = deque(maxlen=_SHARES)
+        self._shares: deque[_Share] = deque(maxlen=_SHARES)
 
     @property
     def delay_ms(self) -> float | None:
@@ -167,12 +177,12 @@ class EchoCanceller:
     def echo_share(self, start: int, end: int) -> float:
         """Of what the microphone heard from sample `start` to `end`, the share that was the agent's voice, 0 to 1.
 
-        Of energy, whether it was cancelled or is left over; 0 while the agent is silent. Known of the last 3 s.
+        Of energy, whether it was cancelled or is left over; 0 where the agent is silent. Known of the last 3 s. May be
+        asked from another thread.
         """
-        first = self._done // FRAME - len(self._shares)
-        frames = list(self._shares)[max(0, start // FRAME - first) : max(0, -(-end // FRAME) - first)]
-        heard, others = (sum(energies) for energies in zip(*frames, strict=True)) if frames else (0.0, 0.0)
-        return max(0.0, 1 - others / heard) if heard else 0.0
+        frames = [share for share in tuple(self._shares) if start < share.end <= end + FRAME - 1]
+        heard = sum(share.heard for share in frames)
+        return max(0.0, 1 - sum(share.unexplained for share in frames) / heard) if heard else 0.0
 
     def _observe(self, samples: int, now_s: float) -> None:
         """Follow the microphone's clock by the samples that came with the least delay."""
@@ -184,9 +194,9 @@ class EchoCanceller:
         if before == 0:
             self._offset = began
         elif abs(began - self._offset) > (_MOVED if self._silent_for < _HOLD else _MOVED_IDLE):
+            # The echo is as far behind the far end as before: what AEC3 has learnt still holds.
             self._offset = began
             self._estimator.reset()
-            self._aec.reset()
 
     def _frame(self, mic: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
         at = self._offset + self._done
@@ -198,21 +208,21 @@ class EchoCanceller:
         self._silent_for = 0 if loud else self._silent_for + FRAME
         active = self._silent_for < _HOLD
         if not (active or was_active):
-            self._shares.append((0.0, 0.0))
+            self._shares.append(_Share(self._done, _energy(mic), _energy(mic)))
             return mic
         clean = self._aec.process(mic, far)
-        self._shares.append(self._shared(clean, at) if active else (0.0, 0.0))
+        self._shares.append(self._shared(clean, at))
         if active and was_active:
             return clean
         rise = np.linspace(0, 1, FRAME, dtype=np.float32)
         one, other = (mic, clean) if active else (clean, mic)
         return (one * (1 - rise) + other * rise).astype(np.int16)
 
-    def _shared(self, clean: npt.NDArray[np.int16], at: int) -> tuple[float, float]:
-        """Energy of the frame before, which `clean` is of, and the part of it that no echo explains."""
+    def _shared(self, clean: npt.NDArray[np.int16], at: int) -> _Share:
+        """Of the frame that was just done. `clean` is of the frame before it, so its energy is compared with that."""
         delay = self._held_back if self.delay_ms is None else round(self.delay_ms * _MS)
         explained = self._coherence.push(clean, self._reference.read(at - delay - _LATENCY, FRAME))
-        return _energy(self._block[-2 * FRAME : -FRAME]), _energy(clean) * (1 - explained)
+        return _Share(self._done, _energy(self._block[-2 * FRAME : -FRAME]), _energy(clean) * (1 - explained))
 
     def _follow(self, mic: npt.NDArray[np.int16], end: int) -> None:
         """Measure the delay, and hold the far end back where AEC3 does not reach."""
