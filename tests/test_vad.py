@@ -46,7 +46,7 @@ def marks(events: list[VadEvent]) -> list[tuple[str, int]]:
 
 def scripted(config: VadConfig, probabilities: list[float]) -> list[VadEvent]:
     endpointer = _Endpointer(config)
-    return [event for n, p in enumerate(probabilities, start=1) for event in endpointer.take(p, n * WINDOW)]
+    return [event for n, p in enumerate(probabilities, start=1) for event in endpointer.take(p, n * WINDOW, -20.0)]
 
 
 def test_onset_is_where_speech_began_and_offset_where_it_ended() -> None:
@@ -73,6 +73,22 @@ def test_a_dip_shorter_than_the_hangover_goes_on() -> None:
     assert [event.kind for event in events if event.kind in ("onset", "offset")] == ["onset"]
     assert [event.at // WINDOW for event in events if event.kind == "silence"] == [3, 4]
     assert [event.at // WINDOW for event in events if event.kind == "speech"] == [1, 2, 5, 6]
+
+
+def test_a_voice_that_has_faded_is_over_however_sure_the_model_is() -> None:
+    endpointer = _Endpointer(VadConfig(decay_db=40))
+    levels = [-20.0, -15.0, -50.0, -56.0, -56.0, -56.0]
+    events = [event for n, level in enumerate(levels, start=1) for event in endpointer.take(0.9, n * WINDOW, level)]
+    voiced = [event for event in events if event.kind == "speech"]
+    assert [event.at // WINDOW for event in voiced] == [1, 2, 3]
+    assert [event.level_db for event in voiced] == [-20.0, -15.0, -50.0]
+    assert [event.at // WINDOW for event in events if event.kind == "offset"] == [3]
+
+
+def test_the_level_of_a_window_is_its_rms() -> None:
+    vad = StreamingVad(VadConfig(), LoudIsVoice())
+    events = vad.push(np.concatenate([quiet(320), tone(320), np.full(20 * WINDOW, 16384, np.int16)]))
+    assert [event.level_db for event in events if event.kind == "speech"][-1] == pytest.approx(-6.02, abs=0.01)
 
 
 def test_between_the_thresholds_speech_goes_on_but_does_not_begin() -> None:

@@ -13,7 +13,21 @@ def test_what_a_recogniser_writes_for_no_words_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("嗯", "嗯嗯", "哦、对对对", "好的", "好,好的。", "是吗?", "行", "知道了", "没错", "好x3", "OK 好的", "谢谢"),
+        *(
+            "嗯",
+            "嗯嗯",
+            "哦、对对对",
+            "好的",
+            "好,好的。",
+            "是吗?",
+            "行",
+            "知道了",
+            "没错",
+            "好x3",
+            "OK 好的",
+            "谢谢",
+            "不错",
+        ),
         *("Uh-huh.", "Mmhmm", "Mm-hmm", "Okay, okay.", "yeah", "Yes, yes", "All right.", "I see", "No problem"),
     ],
 )
@@ -55,7 +69,17 @@ def test_whoever_says_stop_is_obeyed(text: str) -> None:
     "text",
     [
         *("我要一杯", "好的再来一杯奶茶", "对我还要一杯", "大杯", "去冰", "两杯", "热的", "四", "听说", "中等", "要"),
-        *("I know", "two cups", "ten", "yes and another one", "okay how much", "notebook", "what?"),
+        *(
+            "I know",
+            "two cups",
+            "ten",
+            "yes and another one",
+            "okay how much",
+            "notebook",
+            "what?",
+            "there is no ice",
+            "对不起",
+        ),
     ],
 )
 def test_everything_else_is_words(text: str) -> None:

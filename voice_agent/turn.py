@@ -47,9 +47,9 @@ class TurnConfig(BaseModel):
     """Voice over a reply that cancels it while the recogniser has not said anything."""
     word_ms: int = Field(450, ge=0, le=2000)
     """Over a reply that is heard, less voice than this holds no other words than stop words and backchannels."""
-    faint_ms: int = Field(600, ge=0, le=2000)
+    faint_ms: int = Field(480, ge=0, le=2000)
     """The same for one or two words while the voice goes on: they may be the beginning of a backchannel."""
-    resume_ms: int = Field(350, ge=100, le=2000)
+    resume_ms: int = Field(320, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
     noise_ms: int = Field(1000, ge=100, le=5000)
     """A sound of this length without words is a noise."""

@@ -36,6 +36,8 @@ class VadConfig(BaseModel):
     """Speech goes on while Silero is at least this sure."""
     min_speech_ms: int = Field(default=32, ge=32)
     """Shorter runs above `onset_threshold` are clicks. One window is enough to pause a reply; a turn needs more."""
+    decay_db: float = Field(default=40.0, ge=10)
+    """In speech, a window so far below the loudest one is silent: Silero is sure of a voice beyond its end."""
     hangover_ms: int = Field(default=96, ge=32)
     """Speech has ended when it was below `release_threshold` for this long."""
     gate_mode: int = Field(default=0, ge=0, le=3)
@@ -214,6 +216,7 @@ class _Endpointer:
         self._began: int | None = None
         self._sure_since: int | None = None
         self._voiced_to = 0
+        self._loudest_db = -math.inf
         self._said = 0
         self._silent = False
 
@@ -226,7 +229,7 @@ class _Endpointer:
         self.restart()
         return self._silence(end)
 
-    def take(self, probability: float, end: int, level_db: float | None = None) -> list[VadEvent]:
+    def take(self, probability: float, end: int, level_db: float) -> list[VadEvent]:
         """`end`: the sample after the window's last; `level_db`: the window's level."""
         if self.in_speech:
             return self._during(probability, end, level_db)
@@ -245,11 +248,14 @@ class _Endpointer:
             return self._silence(end)
         began = self._began
         self.in_speech, self._silent, self._voiced_to = True, False, end
+        self._loudest_db = level_db
         self._began = self._sure_since = None
         return [VadEvent("onset", began), VadEvent("speech", end, level_db)]
 
-    def _during(self, probability: float, end: int, level_db: float | None) -> list[VadEvent]:
-        if probability >= self._config.release_threshold:
+    def _during(self, probability: float, end: int, level_db: float) -> list[VadEvent]:
+        self._loudest_db = max(self._loudest_db, level_db)
+        faded = level_db < self._loudest_db - self._config.decay_db
+        if probability >= self._config.release_threshold and not faded:
             self._voiced_to = end
             return [VadEvent("speech", end, level_db)]
         if (end - self._voiced_to) * 1000 < self._config.hangover_ms * SAMPLE_RATE:

@@ -25,17 +25,18 @@ LIKELY = {
 }
 """What is likely to be said over a reply, by language: a prompt for the recogniser."""
 
-# Of what stops the agent, what has one syllable: it must be all that is said.
+# Of what stops the agent, what must be all that is said, and what it begins with.
 _ALONE = ("停 平 等", "")
+_FIRST = ("不 无对", "no")
 _STOPS = (
-    "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 不用 不行 不好 错了 算了 "
+    "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 错了 算了 "
     "换一个 重来 取消 听我说",
-    "wait|stop|hold on|hang on|no|nope|never mind|cancel|not that|enough|quiet|shut up|excuse me|one moment|"
+    "wait|stop|hold on|hang on|nope|never mind|cancel|not that|enough|quiet|shut up|excuse me|one moment|"
     "just a moment|one second|just a second",
 )
 _BACKCHANNELS = (
     "嗯 恩 呃 额 哦 噢 喔 啊 唉 哎 诶 对 对的 对啊 好 好的 好啊 好吧 好嘞 好了 很好 是 是的 是吧 是吗 是啊 行 行吧 "
-    "可以 没错 没问题 没事 明白 明白了 知道 知道了 了解 这样 这样啊 原来如此 谢谢",
+    "可以 不错 没错 没问题 没事 明白 明白了 知道 知道了 了解 这样 这样啊 原来如此 谢谢",
     "uh|huh|uh huh|mm|mm hm|mhm|hm|um|ah|aha|oh|ok|okay|kay|yeah|yea|yep|yup|ya|yes|right|all right|alright|sure|"
     "great|good|fine|cool|nice|perfect|exactly|indeed|i see|got it|gotcha|of course|sounds good|no problem|"
     "that s right|thanks|thank you",
@@ -97,4 +98,5 @@ def _made_of(phrases: tuple[str, str], loosely: bool = False) -> re.Pattern[str]
 @cache
 def _stop() -> re.Pattern[str]:
     """Matches where a phrase to stop begins."""
-    return re.compile(rf"(?:^|(?<= ))(?:{'|'.join(_listed(_STOPS))})|^(?:{'|'.join(_listed(_ALONE))})+$")
+    anywhere, alone, first = ("|".join(_listed(phrases)) for phrases in (_STOPS, _ALONE, _FIRST))
+    return re.compile(rf"(?:^|(?<= ))(?:{anywhere})|^(?:{alone})+$|^(?:{first})")
