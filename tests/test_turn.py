@@ -358,6 +358,17 @@ def test_a_much_quieter_voice_is_another_talkers(caller: Caller) -> None:
     assert caller.new() == ["speech_started", "pause", "interrupt"]
 
 
+def test_with_no_reply_live_a_quiet_voice_is_a_turn_like_any_other(caller: Caller) -> None:
+    caller.level_db = -20.0
+    caller.speak(1000)
+    caller.hush(600)
+    caller.new()
+    caller.level_db = -40.0
+    caller.speak(1000)
+    caller.hush(600)
+    assert caller.new() == ["speech_started", "speculate", "speech_stopped", "commit"]
+
+
 def test_the_caller_is_heard_over_a_quieter_talker(caller: Caller) -> None:
     caller.level_db = -20.0
     caller.speak(1000)

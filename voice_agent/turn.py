@@ -255,13 +255,9 @@ class TurnPolicy:
         utterance.gap = utterance.ended
         actions = self._judge(utterance)
         silence = self._now - utterance.last_voiced
-        worth = self._voice(utterance) and not self._is_quiet(utterance)
-        if (
-            utterance is self._open
-            and worth
-            and not utterance.speculated
-            and silence >= self._samples(self.config.speculate_ms)
-        ):
+        begin = utterance is self._open and not utterance.speculated and self._voice(utterance)
+        aside = utterance.phase == "aside" and self._is_quiet(utterance)
+        if begin and not aside and silence >= self._samples(self.config.speculate_ms):
             utterance.speculated = True
             actions.append(Action("speculate", self._now))
         return actions + self._end(utterance)
@@ -295,15 +291,15 @@ class TurnPolicy:
         if said in (None, "none") or not self._voice(utterance):
             return False
         answers = self._reply == "closing" or (self._reply == "none" and self._asked)
-        complete = utterance.ended and utterance.known
-        if said == "stop" or (answers and complete):
+        whole = utterance.ended and utterance.known
+        if said == "stop" or (answers and whole):
             return True
         if said != "words":
             return False
-        if complete and self._reply == "thought":
+        if whole and self._reply == "thought":
             return True
         heard = min(utterance.covered, utterance.last_voiced) - utterance.onset
-        least = self.config.word_ms if complete or utterance.length > 2 else self.config.faint_ms
+        least = self.config.word_ms if whole or utterance.length > 2 else self.config.faint_ms
         return heard >= self._samples(least)
 
     def _is_quiet(self, utterance: _Utterance) -> bool:
