@@ -1,4 +1,4 @@
-"""The command line: `voice-agent serve | call | chat | models`."""
+"""The command line: `voice-agent serve | call | chat | models | plan`."""
 
 from __future__ import annotations
 
@@ -75,6 +75,33 @@ def models(as_json: AsJson = False) -> None:
             row.name, row.part, size, row.sha256[:12], row.licence, row.source, "yes" if row.present else "no"
         )
     out.print(table)
+
+
+@app.command()
+def plan(
+    model: Annotated[str, typer.Option(help="tea-omni, Qwen3-Omni by its name on the hub, or a folder with it.")],
+    gpu: Annotated[
+        str, typer.Option(help="Its name as H100, or GiB,GB/s,TFLOPS; cpu: a core of this machine.")
+    ] = "cpu",
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a model asks of a device, before anything is loaded: bytes, calls that fit, the stage that is full first."""
+    from voice_agent.config import load_config
+    from voice_agent.planning import in_bytes, make_plan, told
+
+    made = make_plan(model, gpu, load_config(config))
+    if as_json:
+        print(json.dumps(made.view()))
+        return
+    table = Table("stage", "weights", "a call", "a token", "step ms, 1 call", "8 calls", "64 calls", "calls", box=None)
+    for name, view in made.view()["stages"].items():
+        sizes = [in_bytes(view[f"{of}_bytes"]) for of in ("weights", "call", "token")]
+        table.add_row(name, *sizes, *(f"{ms:.2f}" for ms in view["step_ms"].values()), str(view["calls"]))
+    out.print(f"[bold]{made.model}[/] on {made.device.name}")
+    out.print(table)
+    for sentence in told(made):
+        out.print(sentence)
 
 
 @asynccontextmanager
