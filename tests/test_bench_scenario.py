@@ -166,6 +166,16 @@ def test_background_and_echo_are_mixed_in() -> None:
     assert not mouth.busy
 
 
+def test_an_echo_that_ran_dry_is_late_again_and_whole() -> None:
+    mouth = Mouth(np.zeros(0, np.float32), Echo(delay_ms=40, gain_db=-20))
+    for _ in range(5):
+        assert not mouth.frame().any()
+    for _ in range(3):
+        mouth.hear(np.full(FRAME, 0.5, np.float32))
+    frames = [mouth.frame() / 32767 for _ in range(6)]
+    assert [round(float(frame.mean()), 3) for frame in frames] == [0, 0, 0.05, 0.05, 0.05, 0]
+
+
 def test_audio_that_a_client_dropped_is_not_waited_for() -> None:
     turns = scenario({"say": TONE}, {"say": TONE, "start": {"after": "agent_speech_end", "delay_ms": 900}})
     script = Script(turns, 1, 0.0)

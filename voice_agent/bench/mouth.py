@@ -24,7 +24,9 @@ class Mouth:
         self._background_at = 0
         self._queue: deque[npt.NDArray[np.float32]] = deque()
         self._gain = 0.0 if echo is None else 10 ** (echo.gain_db / 20)
-        self._echo = np.zeros(0 if echo is None else echo.delay_ms * RATE // 1000, np.float32)
+        self._delay = np.zeros(0 if echo is None else echo.delay_ms * RATE // 1000, np.float32)
+        self._echo = self._delay
+        self._dry = False
         self._echoes = echo is not None
 
     @property
@@ -38,9 +40,13 @@ class Mouth:
         self._queue.extend(padded.reshape(-1, FRAME))
 
     def hear(self, pcm: npt.NDArray[np.float32]) -> None:
-        """What the loudspeaker plays: float32[T] @ 48 kHz. At most 5 s wait; more is dropped."""
+        """What the loudspeaker plays: float32[T] @ 48 kHz. At most 5 s wait; more is dropped.
+
+        What comes too late to be heard without a gap is heard after the whole delay again, not in pieces.
+        """
         if self._echoes:
-            self._echo = np.concatenate((self._echo, pcm))[: 5 * RATE]
+            self._echo = np.concatenate((self._delay if self._dry else self._echo, pcm))[: 5 * RATE]
+            self._dry = False
 
     def frame(self) -> npt.NDArray[np.int16]:
         """The next 20 ms: int16[960] @ 48 kHz."""
@@ -52,4 +58,5 @@ class Mouth:
         if self._echoes:
             part, self._echo = self._echo[:FRAME], self._echo[FRAME:]
             mix[: len(part)] += self._gain * part
+            self._dry = len(part) < FRAME
         return np.asarray(np.clip(mix, -1, 1) * 32767, np.int16)
