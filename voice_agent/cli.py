@@ -61,9 +61,10 @@ def serve(
 @app.command()
 def models(as_json: AsJson = False) -> None:
     """What models there are: source, sha256, size and licence of each file."""
+    from voice_agent.qwen.listing import list_qwen
     from voice_agent.weights import list_models
 
-    rows = list_models()
+    rows = [*list_models(), *list_qwen()]
     if as_json:
         for row in rows:
             print(json.dumps({**row.__dict__, "path": str(row.path)}, ensure_ascii=False, default=str))
