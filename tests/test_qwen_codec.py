@@ -40,22 +40,25 @@ def offline(code2wav: Qwen3OmniMoeCode2Wav, codes: torch.Tensor) -> np.ndarray:
     return wave
 
 
-def decode(codec: QwenCodec, codes: torch.Tensor, slot: int, chunk: int) -> list[np.ndarray]:
-    codec.start(slot)
-    chunks = [codec.step([slot], codes[None, at : at + chunk])[0] for at in range(0, len(codes), chunk)]
-    chunks.append(codec.finish(slot))
-    codec.free(slot)
-    return chunks
+def at_random(seed: int) -> list[int]:
+    """Sizes of 1 to 9 frames that make up the whole."""
+    chance, sizes = random.Random(seed), []
+    while left := FRAMES - sum(sizes):
+        sizes.append(min(left, chance.randint(1, 9)))
+    return sizes
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4, 7, 25, FRAMES])
+@pytest.mark.parametrize(
+    "sizes", [[1] * 30, [2] * 15, [3] * 10, [7, 7, 7, 7, 2], [25, 5], [FRAMES], *map(at_random, range(4))]
+)
 def test_any_chunking_gives_the_offline_samples(
-    code2wav: Qwen3OmniMoeCode2Wav, codes: torch.Tensor, offline: np.ndarray, chunk: int
+    code2wav: Qwen3OmniMoeCode2Wav, codes: torch.Tensor, offline: np.ndarray, sizes: list[int]
 ) -> None:
-    chunks = decode(QwenCodec(code2wav, 1), codes[0], 0, chunk)
-    assert [len(pcm) for pcm in chunks[:-1]] == [
-        1920 * min(chunk, FRAMES - at) - (555 if at == 0 else 0) for at in range(0, FRAMES, chunk)
-    ]
+    codec = QwenCodec(code2wav, 1)
+    codec.start(0)
+    chunks = [codec.step([0], part.unsqueeze(0))[0] for part in codes[0].split(sizes)]
+    assert [len(chunk) for chunk in chunks] == [1920 * sizes[0] - 555, *(1920 * size for size in sizes[1:])]
+    chunks.append(codec.finish(0))
     pcm = np.concatenate(chunks)
     assert pcm.dtype == np.float32
     assert np.abs(pcm - offline[0]).max() < 1e-5
