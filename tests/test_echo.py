@@ -305,3 +305,12 @@ def test_other_audio_is_refused() -> None:
     canceller = EchoCanceller(Reference(SPEAKER_RATE))
     with pytest.raises(ValueError, match=r"expected int16\[T\], got float32\[10\]"):
         canceller.push(np.zeros(10, np.float32), 0.0)  # type: ignore[arg-type]
+
+
+def test_a_caller_without_an_echo_is_heard_unchanged_while_the_agent_speaks() -> None:
+    far = agent_voice(4.0)
+    caller = np.roll(agent_voice(4.0)[::-1], 3000)
+    canceller, heard = cancelled(far, caller)
+    assert canceller.delay_ms is None
+    assert np.array_equal(heard, caller)
+    assert canceller.echo_share(RATE, 3 * RATE) == 0

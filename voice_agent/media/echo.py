@@ -2,8 +2,8 @@
 
 The far end is known exactly, as it is what was sent (`Reference`). WebRTC's AEC3, by `pywebrtc-audio`, cancels echo
 that comes within half a second of it; where the path is longer (network, the client's jitter buffer, loudspeaker and
-room), the far end is held back by most of the delay, which is measured for each call. While the agent is silent the
-microphone is passed on as it is, and nothing is computed.
+room), the far end is held back by most of the delay, which is measured for each call. While the agent is silent, and
+as long as no echo was found, the microphone is passed on as it is: a caller with a headset is heard unchanged.
 
 Cancelling needs some tenths of a second of echo to learn the path, and never is complete. So the canceller also says
 how much of what it heard was the agent (`EchoCanceller.echo_share`), for whoever has to decide whether an onset of
@@ -151,6 +151,7 @@ class EchoCanceller:
         self._offset = 0
         self._held_back = 0
         self._silent_for = _HOLD
+        self._active = False
         self._block = np.zeros(DelayEstimator.BLOCK, np.int16)
         self._shares: deque[_Share] = deque(maxlen=_SHARES)
 
@@ -203,14 +204,18 @@ class EchoCanceller:
         self._done += FRAME
         far = self._reference.read(at - self._held_back, FRAME)
         self._follow(mic, at + FRAME)
-        was_active = self._silent_for < _HOLD
         loud = _energy(far) > _ACTIVE
         self._silent_for = 0 if loud else self._silent_for + FRAME
-        active = self._silent_for < _HOLD
-        if not (active or was_active):
+        was_active, speaking = self._active, self._silent_for < _HOLD
+        # Until an echo was found there is none: AEC3, which expects one, would take the caller's voice for it.
+        active = self._active = speaking and self.delay_ms is not None
+        if not (speaking or was_active):
             self._shares.append(_Share(self._done, _energy(mic), _energy(mic)))
             return mic
         clean = self._aec.process(mic, far)
+        if not (active or was_active):
+            self._shares.append(_Share(self._done, _energy(mic), _energy(mic)))
+            return mic
         self._shares.append(self._shared(clean, at))
         if active and was_active:
             return clean
