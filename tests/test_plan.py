@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,15 @@ from voice_agent.tea.model import TeaOmni
 
 DEVICE = Device("a device", 10 * GIB, bytes_per_s=1e11, flops=1e13, launch_s=1e-6)
 STAGES = ("thinker", "talker", "codec")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """As stages run; threads that wait for one another are slow on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def measured(work: Callable[[], Any]) -> tuple[int, Any]:
@@ -52,7 +61,7 @@ def test_tea_omni_takes_what_was_planned(slots: int) -> None:
 
 def test_replies_of_tea_omni_stay_within_their_slots() -> None:
     """What a reply allocates beyond its slot is small beside the slot."""
-    slots = 4
+    slots = 2
     parts = by_stage(make_plan("tea-omni", "H100", Config()))
     model = TeaOmni.load(slots=slots)
     spoken = model.thinker.hidden_of_reply("zh", "好的，少冰珍珠奶茶一杯，十八块。")
@@ -64,7 +73,7 @@ def test_replies_of_tea_omni_stay_within_their_slots() -> None:
             model.talker.push(slot, spoken)
             model.talker.finish(slot)
             model.codec.start(slot)
-        for _ in range(20):
+        for _ in range(4):
             frames = model.talker.step(range(slots))
             codes = torch.stack([frame.codes for frame in frames if frame is not None])
             model.codec.step(range(slots), codes.unsqueeze(1))
@@ -111,7 +120,8 @@ def test_the_published_model_has_its_published_size() -> None:
     with torch.device("meta"):
         made = Qwen3OmniMoeForConditionalGeneration(published())
     thinker = [*made.thinker.model.language_model.parameters(), *made.thinker.lm_head.parameters()]
-    assert sum(parameter.numel() for parameter in thinker) == 30_532_122_624
+    more_words = 2 * (152_064 - 151_936) * 2048
+    assert sum(parameter.numel() for parameter in thinker) == 30_532_122_624 + more_words, "Qwen3-30B-A3B"
     assert 2 * sum(parameter.numel() for parameter in made.parameters()) == pytest.approx(70.5e9, rel=0.005)
 
 
