@@ -71,10 +71,10 @@ class TurnConfig(BaseModel):
 def silence_needed_ms(config: TurnConfig, complete: float) -> float:
     """Silence that ends a turn which is complete with probability `complete`: the surer, the shorter.
 
-    `patience_ms` up to 0.1, `endpoint_ms` at 0.5, `quick_ms` from 0.75, and linear in between.
+    `patience_ms` up to 0.15, `endpoint_ms` at 0.6, `quick_ms` from 0.9, and linear in between.
     """
     shortest, longest = min(config.quick_ms, config.endpoint_ms), max(config.patience_ms, config.endpoint_ms)
-    return float(np.interp(complete, (0.1, 0.5, 0.75), (longest, config.endpoint_ms, shortest)))
+    return float(np.interp(complete, (0.15, 0.6, 0.9), (longest, config.endpoint_ms, shortest)))
 
 
 ActionKind = Literal[
