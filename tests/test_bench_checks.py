@@ -11,6 +11,7 @@ from voice_agent.bench.checks import Check, character_error, check, tone_ms
 from voice_agent.bench.figures import measure
 from voice_agent.bench.recording import Recording
 from voice_agent.bench.scenario import Scenario
+from voice_agent.bench.spoken import plain
 
 TONE = {"tone_hz": 300, "ms": 500}
 
@@ -91,3 +92,25 @@ def test_character_error(said: str, got: str, error: float) -> None:
     assert character_error(said, got) == error
     with pytest.raises(ValueError, match="expected words"):
         character_error("。", "a")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("一共18块", "一共十八块"),
+        ("110块", "一百一十块"),
+        ("205元", "二百零五元"),
+        ("1020", "one thousand twenty"),
+        ("共1020", "共一千零二十"),
+        ("两杯", "2杯"),
+        ("取餐号0807", "取餐号零八零七"),
+        ("10块", "十块"),
+        ("0块", "零块"),
+        ("74 yuan", "Seventy-four yuan."),
+        ("0 and 315", "zero and three hundred fifteen"),
+        ("一共 12345", "一共一二三四五"),
+    ],
+)
+def test_numbers_are_compared_as_they_are_said(written: str, said: str) -> None:
+    assert plain(written) == plain(said)
+    assert character_error(said, written) == 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from voice_agent.bench.figures import CallFigures, TurnFigures
 from voice_agent.bench.recording import RATE, Event, Recording
 from voice_agent.bench.scenario import Scenario, Turn
+from voice_agent.bench.spoken import plain
 
 TONE_SHARE = 0.5
 """A 20 ms frame is a tone when this share of its energy lies within 25 Hz of it."""
@@ -156,20 +155,12 @@ def tone_ms(recording: Recording, hz: float, after: float) -> float:
     return frames * 20.0
 
 
-@cache
-def _simplify() -> Callable[[str], str]:
-    import opencc
-
-    convert: Callable[[str], str] = opencc.OpenCC("t2s").convert
-    return convert
-
-
 def character_error(expected: str, got: str) -> float:
-    """Edit distance by characters over the length of `expected`; case, punctuation, spaces and script do not count.
+    """Edit distance by characters over the length of `expected`, of both as they are said (`spoken.plain`).
 
     Raises ValueError if `expected` is empty.
     """
-    a, b = _plain(expected), _plain(got)
+    a, b = plain(expected), plain(got)
     if not a:
         raise ValueError("expected words to compare with, got none")
     row = list(range(len(b) + 1))
@@ -178,8 +169,3 @@ def character_error(expected: str, got: str) -> float:
         for j, right in enumerate(b, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (left != right))
     return round(row[-1] / len(a), 4)
-
-
-def _plain(text: str) -> str:
-    kept = [c for c in unicodedata.normalize("NFKC", text).casefold() if unicodedata.category(c)[0] in "LN"]
-    return _simplify()("".join(kept))

@@ -30,7 +30,8 @@ Score = Callable[[npt.NDArray[np.float32]], float]
 
 @dataclass(frozen=True)
 class Judged:
-    """One reply. `mos`: DNSMOS overall; `cer`: of what was recognised against what the server says it said."""
+    """One reply. `mos`: DNSMOS overall; `cer`: of what was recognised against what the server says it said; None if
+    something was said over it, or the server says nothing."""
 
     turn: int
     seconds: float
@@ -62,8 +63,9 @@ class Judges:
             said = reply_text(recording.events, *turn_window(recording, figures, number))
             words = self.transcribe(pcm)
             mos = self._score(pcm)
-            cut = number + 1 < len(figures.turns) and figures.turns[number + 1].expect == "stop"
-            error = character_error(said, words) if said and not cut else None
+            following = figures.turns[number + 1 : number + 2]
+            whole = not following or following[0].expect in ("respond", "join")
+            error = character_error(said, words) if said and whole else None
             judged.append(Judged(number, round(len(pcm) / JUDGE_RATE, 2), round(mos, 3), words, said, error))
         return judged
 

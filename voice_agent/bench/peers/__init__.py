@@ -98,7 +98,7 @@ async def serving(recipe: Recipe, out: Path, reply: Path = REPLY) -> AsyncIterat
     await asyncio.to_thread(_as_wav, reply, sound)
     script = Path(__file__).parent / recipe.script
     # Nothing may be fetched while calls run; every weight is at hand.
-    settings = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
+    settings = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "LOGURU_LEVEL": "INFO"}
     settings.pop("PYTHONPATH", None)
     with (out / "server.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
