@@ -90,7 +90,7 @@ async def test_openais_python_client_hears_is_interrupted_and_calls_a_tool() -> 
             assert (await until("conversation.item.input_audio_transcription.completed")).transcript == "hello"
             first = await until("response.output_audio.delta")
             await asyncio.sleep(0.3)
-            await say(spoken(400))
+            await say(spoken(1000))
             await until("input_audio_buffer.speech_started")
             done = await until("response.done")
             assert (done.response.status, done.response.status_details.reason) == ("cancelled", "turn_detected")
@@ -238,7 +238,7 @@ async def test_bare_pcm_both_ways_with_clear_and_transcripts() -> None:
             for at in range(0, 1300, 20):
                 await call.send(spoken(20, 16_000) if at < 600 else silent(20, 16_000))
             await eventually(lambda: len(audio) > 2 * 16_000 * 0.3)
-            await call.send(spoken(400, 16_000))
+            await call.send(spoken(1000, 16_000))
             await eventually(lambda: {"type": "clear"} in texts)
             heard = len(audio)
             await asyncio.sleep(0.1)
