@@ -140,7 +140,7 @@ def _judged(results: Results, folder: Path) -> Results:
     try:
         judges = Judges()
     except ModuleNotFoundError as error:
-        raise ValueError(f"--quality: expected the module {error.name}; pip install speechmos librosa") from None
+        raise ValueError(f"--quality: expected the module {error.name}; pip install 'voice-agent[bench]'") from None
     return replace(results, calls=tuple(judge(call, folder, judges) for call in results.calls))
 
 
