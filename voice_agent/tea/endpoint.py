@@ -1,8 +1,8 @@
 """tea-omni's end-of-turn head: whether the words so far are a complete turn, in the dialogue that they are part of.
 
-It reads the residual stream of the thinker's lowest layers and adds one layer of its own, from the last word back over
-the whole prompt. What marks the end in a partial transcript is never trusted: its punctuation is taken away first.
-Predicting the end of a turn from words in context: Ekstedt and Skantze, "TurnGPT" (2020).
+It reads the residual stream of the thinker's lowest layers and adds one layer of its own, from the last word back to
+the beginning of the agent's last reply. What marks the end in a partial transcript is never trusted: its punctuation
+is taken away first. Predicting the end of a turn from words in context: Ekstedt and Skantze, "TurnGPT" (2020).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations
 from voice_agent.tea.template import Context, prompt_tokens
 from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
 
-LAYERS = 2  # of the thinker lie below it
+LAYERS = 4  # of the thinker lie below it
 
 
 def unpunctuated(tokens: Sequence[str]) -> list[str]:
@@ -33,8 +33,12 @@ def unpunctuated(tokens: Sequence[str]) -> list[str]:
 
 
 def partial_tokens(context: Context, vocabulary: Vocabulary) -> list[str]:
-    """The prompt up to the last word that was said; `<u>` is last if there is none."""
-    return unpunctuated(prompt_tokens(context, vocabulary)[:-1])
+    """What was heard of the agent's last reply, and the words since: `<zh> <p> <a> … <u> …`, without the cart.
+
+    The last token is the last word; `<u>` if there is none.
+    """
+    told = Context(context.language, context.utterance, heard=context.heard)
+    return unpunctuated(prompt_tokens(told, vocabulary)[:-1])
 
 
 class TurnEnd(nn.Module):

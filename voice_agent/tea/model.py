@@ -50,7 +50,7 @@ def load_parts(stages: Sequence[StageName], *, slots: int) -> dict[StageName, Th
 
 
 def _thinker(folder: Path, slots: int) -> TeaThinker:
-    return TeaThinker.load(folder / "thinker.safetensors", slots)
+    return TeaThinker.load(folder / "thinker.safetensors", slots, folder / "endpoint.safetensors")
 
 
 def _talker(folder: Path, slots: int) -> TeaTalker:

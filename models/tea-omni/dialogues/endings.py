@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,9 +22,10 @@ from . import make, noise
 from .general import sentences
 from .words import load
 
-CUT = 0.1
-PAUSE = 0.03  # instead of `CUT`, before a comma
+CUT = 0.06
+PAUSE = 0.02  # instead of `CUT`, before a comma and behind the name of a drink or a topping
 UNFINISHED = ("what", "unclear")  # replies to what was not finished
+WHOLE = ["read_back", "total", "place", "menu", "greet", "thanks", "bye", "wait", "abuse", "who", "chat", "options"]
 HESITATIONS = {"嗯", "呃", "额", "啊", "um", "uh", "mm", "erm", "hmm"}  # complete only where they answer a question
 OTHERS = [1, 1, 2]  # examples of other words, for one of a generated turn
 COUNTS = [1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 20]
@@ -41,20 +43,30 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Phrases:
-    """`endings.yaml` of a language; `answers` are (questions, answers)."""
+    """`endings.yaml` of a language; `answers` are (questions, answers), `frames` orders of `pieces`."""
 
     answers: list[tuple[list[str], list[str]]]
     whole: list[str]
     open: list[str]
     begun: list[str]
     bare: list[str]
+    frames: list[list[str]]
+    pieces: dict[str, list[str]]
+
+    def sentence(self, rng: random.Random, language: Language) -> str:
+        """One that has nothing to do with orders: composed, or from elsewhere."""
+        if self.frames and rng.random() < 0.5:
+            return " ".join(rng.choice(self.pieces[name]) for name in rng.choice(self.frames))
+        return rng.choice(sentences(language))
 
 
 @functools.cache
 def phrases(language: Language) -> Phrases:
     known = load("endings")[language]
     lists = {key: [x for row in known[key] for x in _listed(row)] for key in ("whole", "open", "begun", "bare")}
-    return Phrases([(_listed(entry["ask"]), _listed(entry["say"])) for entry in known["answers"]], **lists)
+    answers = [(_listed(entry["ask"]), _listed(entry["say"])) for entry in known["answers"]]
+    pieces = {name: _listed(row) for name, row in known.get("pieces", {}).items()}
+    return Phrases(answers, frames=known.get("frames", []), pieces=pieces, **lists)
 
 
 def _listed(row: str) -> list[str]:
@@ -70,6 +82,8 @@ def examples(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         if "<a>" in turn.prompt:
             before[1:1] = ["<p>", *turn.prompt[turn.prompt.index("<a>") : at - 1]]
         complete = turn.text not in [words.text[key] for key in UNFINISHED]
+        if turn.calls[0] == "!add" and rng.random() < 0.4:
+            said = said[: rng.choice([*(end for _, end in names_in(said, language)), len(said)])]
         yield from _example(rng, language, vocabulary, before, said, complete)
         for _ in range(rng.choice(OTHERS)):
             place, text, complete = _other(rng, language, vocabulary, before)
@@ -85,6 +99,9 @@ def _example(
     said = unpunctuated(said)
     if not said:
         return
+    names = names_in(said, language)
+    if names and names[-1][1] == len(said) and rng.random() < 0.1:
+        said = [*said[: names[-1][0]], *_unheard_of(rng, language)]
     if set(said) <= HESITATIONS and "?" not in before[-2:]:
         complete = False
     if complete and rng.random() < 0.25:
@@ -95,13 +112,14 @@ def _example(
         said, complete = _broken(rng, vocabulary, said, complete)
     elif rng.random() < 0.08:
         said = [*said[:-1], *_spelled(said[-1])]
-    yield cuts(before, said, complete)
+    yield cuts(before, said, complete, [end - 1 for _, end in names_in(said, language, toppings=True)])
 
 
-def cuts(before: list[str], said: list[str], complete: bool) -> Cuts:
-    """Labels and weights for every token of an utterance."""
+def cuts(before: list[str], said: list[str], complete: bool, pauses: Sequence[int] = ()) -> Cuts:
+    """Labels and weights for every token of an utterance; callers often stop at `pauses`."""
     following = [*said[1:], None]
     weights = [_weight(token, after) for token, after in zip(said, following, strict=True)]
+    weights = [min(weight, PAUSE) if i in pauses and i < len(said) - 1 else weight for i, weight in enumerate(weights)]
     return Cuts(before, said, [0.0] * (len(said) - 1) + [float(complete)], weights)
 
 
@@ -113,6 +131,31 @@ def _weight(token: str, after: str | None) -> float:
     if token in PUNCTUATION or inside_number or after[0] == "_":
         return 0.0
     return PAUSE if after in PUNCTUATION else CUT
+
+
+def names_in(said: Sequence[str], language: Language, toppings: bool = False) -> list[tuple[int, int]]:
+    """Where the names of drinks (and of `toppings`) begin and end: always the longest name that fits."""
+    found, at = [], 0
+    while at < len(said):
+        size = next(
+            (n for n in range(min(6, len(said) - at), 0, -1) if tuple(said[at : at + n]) in _names(language, toppings)),
+            0,
+        )
+        if size:
+            found.append((at, at + size))
+        at += size or 1
+    return found
+
+
+@functools.cache
+def _names(language: Language, toppings: bool) -> frozenset[tuple[str, ...]]:
+    words = make.WORDS[language]
+    names = {name for names in words.SAY.names.values() for name in names}
+    if language == "en":
+        names |= {words.plural(name) for name in names}
+    if toppings:
+        names |= {*words.SAY.topping.values(), *(name for said in words.SAY.said_topping.values() for name in said)}
+    return frozenset(tuple(re.findall(r"[a-z]+|[一-鿿]", name.lower())) for name in names)
 
 
 def _other(
@@ -130,10 +173,11 @@ def _other(
     elif before[-2:] == ["?", "<u>"]:
         before = [before[0], "<u>"]
     if kind < 0.52:
-        return before, rng.choice(known.whole), True
+        simple = make.WORDS[language].SAY.simple
+        return before, rng.choice(known.whole if rng.random() < 0.5 else simple[rng.choice(WHOLE)]), True
     if kind < 0.73:
         return before, rng.choice(known.begun if question else [*known.begun, *known.bare]), False
-    return before, rng.choice(sentences(language)), True
+    return before, known.sentence(rng, language), True
 
 
 def _asked(
@@ -181,3 +225,11 @@ def _spelled(word: str) -> list[str]:
     if word.isascii() and word.isalpha() and len(word) > 1:
         return ["^", *("_" + letter for letter in word)]
     return [word]
+
+
+def _unheard_of(rng: random.Random, language: Language) -> list[str]:
+    """The name of something that is not on the menu, and need not be known to end a turn."""
+    if language == "zh":
+        return rng.choices(noise.common_characters(), k=rng.choice([1, 2, 2, 3]))
+    word = rng.choice(make.CHATTER_EN)
+    return _spelled(word) if rng.random() < 0.5 else [word]
