@@ -107,7 +107,8 @@ def judge(each: list[dict[str, Any]]) -> dict[str, Any]:
         minutes = sum(trial["agent_minutes"] for trial in of)
         pauses = [pause for trial in of for pause in trial["pauses_s"]]
         counts = {key: sum(trial[key] for trial in of) for key in ("self_interruptions", "own_turns", "unanswered")}
-        quiet = not counts["self_interruptions"] and not counts["own_turns"]
+        # A pause that its own voice causes is an interruption too, however short.
+        quiet = not counts["self_interruptions"] and not counts["own_turns"] and not pauses
         short = len(pauses) <= minutes and all(pause <= PAUSE_S for pause in pauses)
         passed &= not counts["own_turns"] and (short if gain == -10 else quiet)
         told[f"{gain} dB"] = {
