@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.fakes import FakeModel, FakeTalker, FakeThinker
 from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Engine, Reply
-from voice_agent.engine.schedule import Deadline
+from voice_agent.engine.schedule import TEXT_GAP_S, Claim, Deadline
 
 REQUEST = ThinkRequest(messages=(Message("user", "hello"),), language="en")
 
@@ -229,6 +230,67 @@ def test_more_replies_than_slots_wait_for_their_turn_and_all_are_answered(engine
         assert all("".join(listener.texts) == "one two three four " for listener in listeners)
 
     run(work)
+
+
+def test_replies_that_are_only_read_leave_half_of_the_slots_to_those_that_speak(
+    engine: Engine, model: FakeModel
+) -> None:
+    async def work() -> None:
+        model.thinker.gate.event.clear()
+        readers, speaker = [Listener() for _ in range(4)], Listener()
+        written = [engine.reply(REQUEST, reader, speak=False) for reader in readers]
+        while len(model.thinker.requests) < 2:
+            await asyncio.sleep(0.001)
+        engine.reply(REQUEST, speaker)
+        model.thinker.gate.event.set()
+        await speaker.done.wait()
+        while not all(reader.text_done for reader in readers):
+            await asyncio.sleep(0.001)
+        assert [request.speak for request in model.thinker.requests[:3]] == [False, False, True]
+        assert all(reply.text == "one two three four " for reply in written)
+
+    run(work)
+
+
+class Seen(Deadline):
+    """Keeps the claims that were made."""
+
+    def pick(self, claims: Sequence[Claim], now_s: float, size: int = 1) -> list[int]:
+        self.claims = [*getattr(self, "claims", []), *claims]
+        return super().pick(claims, now_s, size)
+
+
+def test_a_reply_that_is_only_read_is_due_a_while_after_it_was_served(engine: Engine) -> None:
+    async def work() -> None:
+        seen = engine.thinker.policy = Seen()
+        began, reader = time.perf_counter(), Listener()
+        engine.reply(REQUEST, reader, speak=False)
+        while not reader.text_done:
+            await asyncio.sleep(0.001)
+        assert seen.claims
+        assert all(began + TEXT_GAP_S <= claim.due_s <= time.perf_counter() + TEXT_GAP_S for claim in seen.claims)
+
+    run(work)
+
+
+def test_the_codec_begins_with_a_frame_and_then_waits_for_whole_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FakeModel(FakeThinker(reply="word " * 40))
+    engine = Engine(model, ahead_ms=60_000)
+    sizes: list[int] = []
+    decode = model.codec.step
+    monkeypatch.setattr(model.codec, "step", lambda slots, codes: sizes.append(codes.shape[1]) or decode(slots, codes))
+
+    async def work() -> None:
+        listener = Listener()
+        engine.reply(REQUEST, listener)
+        await listener.done.wait()
+
+    run(work)
+    engine.close()
+    assert sum(sizes) == 80
+    assert sizes[0] == 1
+    later = [size for i, size in enumerate(sizes) if sum(sizes[:i]) >= 8]  # 400 ms ahead of playback
+    assert later[:-1] == [4] * (len(later) - 1)
 
 
 def test_an_abort_frees_every_slot_and_nothing_is_heard_afterwards(engine: Engine, model: FakeModel) -> None:

@@ -75,7 +75,7 @@ class ThinkerStage(Stage[ThinkRow]):
         def command(row: ThinkRow) -> None:
             if row.slot is not None and row.resting:
                 self.model.resume(row.slot, results)
-                row.resting, row.reads = False, True
+                row.resting, row.reads, row.served_s = False, True, time.perf_counter()
 
         self._on(rid, command)
 
@@ -116,7 +116,7 @@ class ThinkerStage(Stage[ThinkRow]):
     def _start(self, row: ThinkRow, slot: int) -> None:
         assert row.request is not None
         self.model.start(slot, row.request)
-        row.reads = True
+        row.reads, row.served_s = True, time.perf_counter()
 
     def _next(self) -> ThinkRow | None:
         speaking = next((row for row in self._waiting if row.speak), None)
