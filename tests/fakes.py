@@ -59,7 +59,8 @@ class FakeThinker:
     def start(self, slot: int, request: ThinkRequest) -> None:
         assert slot not in self.rows
         self.requests.append(request)
-        self.rows[slot] = [Thought(calls=self.calls)] if self.calls else self._words(self.reply)
+        text = request.say or self.reply
+        self.rows[slot] = [Thought(calls=self.calls)] if self.calls and not request.say else self._words(text)
 
     def step(self, slots: Sequence[int]) -> list[Thought]:
         self.gate.wait()

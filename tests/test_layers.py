@@ -18,7 +18,7 @@ LAYERS = (
     ("config", "hearing", "session", "live", "realtime"),
     ("server", "signalling", "client", "metrics"),
     ("media",),
-    ("agent", "conversation", "echo_text", "wire", "turn", "words", "assets", "tls", "asr", "utterance", "ears", "vad", "whisper"),
+    ("agent", "conversation", "echo_text", "manners", "wire", "turn", "words", "assets", "tls", "asr", "utterance", "ears", "vad", "whisper"),
     ("models",),
     ("tea", "qwen", "weights"),
     ("engine",),

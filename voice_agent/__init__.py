@@ -1,8 +1,8 @@
 """A full-duplex voice agent over WebRTC."""
 
-from voice_agent.agent import Agent, Call, irreversible
+from voice_agent.agent import Agent, Call, Lines, irreversible
 
-__all__ = ["Agent", "Call", "irreversible", "serve"]
+__all__ = ["Agent", "Call", "Lines", "irreversible", "serve"]
 
 
 def serve(agent: Agent, *, host: str = "127.0.0.1", port: int = 8080, config: str | None = None) -> None:

@@ -115,6 +115,24 @@ class Tool:
 
 
 @dataclass(frozen=True)
+class Lines:
+    """What the agent says without being asked, by language; what is missing is not said.
+
+    greeting: to a client that asks for a response before anybody has spoken. still_there: to a caller who has said
+    nothing for `idle_s` seconds after the agent was last heard, twice; goodbye: after that, and the call ends.
+    """
+
+    greeting: Mapping[Language, str] = field(default_factory=dict)
+    still_there: Mapping[Language, str] = field(default_factory=dict)
+    goodbye: Mapping[Language, str] = field(default_factory=dict)
+    idle_s: float = 20.0
+
+    def __post_init__(self) -> None:
+        if self.idle_s <= 0:
+            raise ValueError(f"expected idle_s above 0, got {self.idle_s}")
+
+
+@dataclass(frozen=True)
 class Agent:
     """What answers a call.
 
@@ -123,7 +141,7 @@ class Agent:
     JSON value is sent to the client after each tool call, as `agent.<class name>.updated`. With a `fork()` method
     that gives an independent copy, tools may run before it is certain that the caller has finished, on a copy that is
     kept only if the reply is heard; tools of such an agent change nothing but the state.
-    tool_timeout_s: a tool that takes longer has failed.
+    tool_timeout_s: a tool that takes longer has failed. lines: what it says without being asked.
     info: JSON for the page, served at `/v1/agent`. vocabulary: words that the recogniser should expect.
 
     Raises ValueError for two tools of one name, TypeError for a tool without types.
@@ -137,6 +155,7 @@ class Agent:
     info: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: Mapping[Language, str] = field(default_factory=dict)
     tool_timeout_s: float = TOOL_TIMEOUT_S
+    lines: Lines = Lines()
 
     def __post_init__(self) -> None:
         if self.tool_timeout_s <= 0:

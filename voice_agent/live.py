@@ -52,6 +52,8 @@ class Turn:
     aborts every stage in parallel; then the client is told, and the receipts follow. `told` is the response that its
     client sees. Tools that the client runs end that response, and the reply rests until the client asks for the next.
 
+    `say`: what it says, word for word, where nobody has asked for anything.
+
     A turn may be begun as a guess, while the caller might still go on. Until `confirm` nothing of it reaches the
     speaker or the client; tools run on a fork of the call's state if it has one, or else wait. What a turn changes is
     kept in three steps: at once for a state without `fork`; after `KEEP_MS` of its reply were heard for one with it;
@@ -66,6 +68,7 @@ class Turn:
         options: ResponseOptions,
         *,
         certain: bool = True,
+        say: str = "",
     ) -> None:
         self.session, self.id, self.epoch, self.sources = session, turn_id, session.epoch, sources
         self.call = session.call
@@ -74,6 +77,7 @@ class Turn:
         self._audio: Recording | None = None
         self.reply: Reply | None = None
         self._options = options
+        self._say = say
         self._spoken = "audio" in (options.output_modalities or session.settings.modalities)
         self.told = self._new_response(options)
         self._scope = anyio.CancelScope()
@@ -178,6 +182,10 @@ class Turn:
     def _answer(self) -> None:
         session = self.session
         spoken = [source for source in self.sources if source.text]
+        if self._say:
+            empty = Message("user")
+            self._ask(ThinkRequest((*session.conversation.messages, empty), self.language, say=self._say))
+            return
         if not spoken:
             if any(source.failed for source in self.sources):
                 self.told.done("failed", "", Failed(error=FailureCause(code="asr_failed")))
@@ -191,13 +199,19 @@ class Turn:
         self.text = self._joint.join(source.text for source in spoken)
         asked = self._options.instructions
         instructions = settings.instructions if asked is None else asked
-        request = ThinkRequest(
-            messages=(*session.conversation.messages, Message("user", self.text, audio=self._audio)),
-            language=self.language,
-            instructions="\n".join([instructions, *session.notes.values()]),
-            tools=settings.tools,
+        self._ask(
+            ThinkRequest(
+                messages=(*session.conversation.messages, Message("user", self.text, audio=self._audio)),
+                language=self.language,
+                instructions="\n".join([instructions, *session.notes.values()]),
+                tools=settings.tools,
+            )
         )
+
+    def _ask(self, request: ThinkRequest) -> None:
+        session = self.session
         self._progress_at = time.perf_counter()
+        request = replace(request, conversation=session.conversation_id)
         self.reply = session.runtime.engine.reply(request, self, speak=self._spoken)
         self._when_certain(self.told.created)
 

@@ -26,6 +26,7 @@ from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCa
 from voice_agent.engine.reply import Spoken
 from voice_agent.hearing import Hearing, Utterance
 from voice_agent.live import Turn, written_in
+from voice_agent.manners import Patience
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
 from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
@@ -112,6 +113,8 @@ class Session:
         self._serial = 0
         self._events = 0
         self._last_said = ("", 0)
+        self._patience = Patience(round(runtime.agent.lines.idle_s * 1000) * SAMPLES_PER_MS)
+        self._ends = False
 
     @property
     def _judges(self) -> bool:
@@ -308,6 +311,7 @@ class Session:
             self.tell(events.AgentTurnResumed(turn_id=turn.id))
 
     def _open_utterance(self, onset: int) -> None:
+        self._ends = False
         language, likely = self.settings.language, self.call.language
         utterance = self._hearing.open(self.new_id("item"), onset, language, likely)
         if self.turn is None:
@@ -391,6 +395,7 @@ class Session:
             self._hearing.current = None
             if not utterance.announced:
                 self._announce(utterance)
+        self._patience.caller_speaks()
         self.tell(events.InputCommitted(previous_item_id=self.conversation.last_item_id, item_id=utterance.item_id))
         item = self._spoken_item(utterance, None)
         before = self.conversation.put(item)
@@ -444,13 +449,18 @@ class Session:
         guess.confirm(last_voiced_at)
 
     def _start(
-        self, options: ResponseOptions, reason: Literal["turn_detected", "client_cancelled"], last_voiced_at: float
+        self,
+        options: ResponseOptions,
+        reason: Literal["turn_detected", "client_cancelled"],
+        last_voiced_at: float,
+        *,
+        say: str = "",
     ) -> Turn:
         self.drop_guess()
         self.interrupt(reason)
         sources, self.unanswered = self.unanswered, []
         self.speaker.flush(self._next_epoch())
-        turn = self.turn = Turn(self, self.new_id("turn"), sources, options)
+        turn = self.turn = Turn(self, self.new_id("turn"), sources, options, say=say)
         self._policy.reply_began()
         turn.confirm(last_voiced_at)
         self.spawn(turn.run())
@@ -482,6 +492,9 @@ class Session:
             self._last_said = (turn.saying, self._hearing.now)
             self.speaker.resume()
             self._policy.reply_ended(heard_all=True)
+            self._patience.agent_heard(self._hearing.now + round(self.playout_delay_ms * SAMPLES_PER_MS))
+            if self._ends:
+                self.close("the caller said nothing")
             self._announce_late()
 
     def _announce_late(self) -> None:
@@ -528,7 +541,10 @@ class Session:
         while True:
             await anyio.sleep(TICK_S)
             ticks += 1
-            if self.turn is not None:
+            if self.turn is None:
+                self._mind_silence()
+            else:
+                self._patience.agent_speaks()
                 if self.turn.all_written and self.speaker.queued_ms <= CLOSING_MS:
                     self._policy.reply_closing()
                 self.turn.tick(self.heard_of(self.speaker.sent()), tell=ticks % TICKS_PER_HEARD == 0)
@@ -598,6 +614,31 @@ class Session:
         self.notes[item_id] = text
         while len(self.notes) > NOTES:
             self.notes.popitem(last=False)
+
+    def greet(self) -> bool:
+        """Say the greeting, if nobody has spoken yet and the agent has one for the call's language."""
+        text = self.runtime.agent.lines.greeting.get(self.call.language, "")
+        if not text or self.conversation.messages or not self._is_still:
+            return False
+        self._say(text).told.created()
+        return True
+
+    @property
+    def _is_still(self) -> bool:
+        """Nobody speaks, and nothing waits to be answered."""
+        return self.turn is None and self._hearing.current is None and not self.unanswered
+
+    def _say(self, text: str) -> Turn:
+        """Say something without being asked."""
+        return self._start(ResponseOptions(), "client_cancelled", 0.0, say=text)
+
+    def _mind_silence(self) -> None:
+        """Ask a caller who says nothing whether they are there, and end the call of one who is not."""
+        line = self._patience.due(self._hearing.now)
+        text = getattr(self.runtime.agent.lines, line).get(self.call.language, "") if line else ""
+        if text and self._is_still:
+            self._ends = line == "goodbye"
+            self._say(text)
 
     def answer(self, options: ResponseOptions) -> None:
         """Reply to what is unanswered; a live reply makes way for it. Whoever asked is told at once, and of its end."""

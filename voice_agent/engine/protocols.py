@@ -60,6 +60,8 @@ class ThinkRequest:
     `conversation` names the dialogue that the turns of a call make up: what a thinker keeps of one turn, it goes on
     from in the next turn of the same name. Empty: unnamed, and found by its content.
     `speak`: the reply is spoken, and goes before those that are only read.
+    `say`: the reply, word for word, in place of one that the thinker writes; empty: it writes one. The last message is
+    then an empty one of the user's.
     """
 
     messages: tuple[Message, ...]
@@ -69,6 +71,7 @@ class ThinkRequest:
     seed: int = 0
     conversation: str = ""
     speak: bool = True
+    say: str = ""
 
 
 @dataclass(frozen=True)

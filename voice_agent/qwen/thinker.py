@@ -52,6 +52,7 @@ class _Turn:
     introduced: bool = False
     resting: bool = False
     done: bool = False
+    script: list[int] | None = None  # what is said in place of what the model would choose
 
 
 @dataclass
@@ -130,6 +131,9 @@ class QwenThinker:
         row, prompt = self._choose_row(request)
         generator = torch.Generator(self._device).manual_seed(request.seed)
         turn = _Turn(request, prompt, generator, f"call_{next(self._calls)}")
+        if request.say:
+            spelled = self.template.tokenizer.encode(request.say, add_special_tokens=False)
+            turn.script = [*spelled, self.template.im_end_token_id]
         self._place(row, turn, prompt)
         row.turn, row.used, row.conversation = turn, next(self._clock), request.conversation
         self._by_slot[slot] = row
@@ -333,7 +337,7 @@ class QwenThinker:
         """The next token of each of these turns."""
         noise = self._chooser.noise([turn.generator for turn in turns], len(turns))
         chosen: list[int] = self._chooser.choose(torch.stack(list(logits)), noise).tolist()
-        return chosen
+        return [turn.script.pop(0) if turn.script else token for turn, token in zip(turns, chosen, strict=True)]
 
     def _think(self, row: _Row, turn: _Turn, token: int | None) -> Thought:
         """What the row's next token means."""

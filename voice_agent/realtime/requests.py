@@ -78,7 +78,7 @@ class Requests:
         elif turn is not None and not turn.told.finished:
             text = f"response.create: expected no response in progress, got {turn.told.id}"
             raise Refused("conversation_already_has_active_response", text)
-        else:
+        elif not session.greet():
             text = "response.create: expected a user message that has no reply yet, got none"
             raise Refused("nothing_to_answer", text)
 

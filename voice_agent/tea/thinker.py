@@ -50,6 +50,7 @@ class _Row:
     replying: bool = False
     resting: bool = False
     spoken: list[str] = field(default_factory=list)
+    script: list[str] | None = None
     done: bool = False
 
 
@@ -59,6 +60,11 @@ def _key(request: ThinkRequest) -> str:
     for message in request.messages:
         digest.update(f"{message.role}\0{message.text}\0".encode())
     return f"call_{digest.hexdigest()}"
+
+
+def _greeted(language: Language) -> ThinkRequest:
+    """The dialogue in which a given text is said: its pronunciation does not depend on any other."""
+    return ThinkRequest((Message("user", "你好" if language == "zh" else "hello"),), language)
 
 
 class TeaThinker:
@@ -131,11 +137,14 @@ class TeaThinker:
         if self._rows[slot] is not None:
             raise ValueError(f"expected a free slot, got {slot}, which is in use")
         check(request.tools)
-        context = read(request)
+        context = read(_greeted(request.language) if request.say else request)
         prompt = self.vocabulary.encode(prompt_tokens(context, self.vocabulary))
         state = self._grammar.start(context.grammar_lines(), request.tools)
         self._before[:, slot] = 0
-        self._rows[slot] = _Row(request.language, state, prompt, _key(request))
+        row = self._rows[slot] = _Row(request.language, state, prompt, _key(request))
+        if request.say:
+            row.script, row.replying = self.vocabulary.text_tokens(request.say, MAX_REPLY), True
+            row.waiting = [*prompt, self._ids[SAY]]
 
     @torch.inference_mode()
     def step(self, slots: Sequence[int]) -> list[Thought]:
@@ -184,8 +193,7 @@ class TeaThinker:
     @torch.inference_mode()
     def hidden_of_reply(self, language: Language, text: str) -> list[TextToken]:
         """The tokens of a given reply with their hidden states, as if it answered a greeting."""
-        request = ThinkRequest((Message("user", "你好" if language == "zh" else "hello"),), language)
-        prompt = [*prompt_tokens(read(request), self.vocabulary), SAY]
+        prompt = [*prompt_tokens(read(_greeted(language)), self.vocabulary), SAY]
         tokens = self.vocabulary.text_tokens(text, MAX_REPLY)
         _, hidden = self.decoder(torch.tensor([self.vocabulary.encode(prompt + tokens)]))
         before: list[str | None] = [None, *tokens]
@@ -258,7 +266,7 @@ class TeaThinker:
         if token is None:
             return Thought()
         text = piece(token, before, row.language)
-        return Thought(token=TextToken(self._ids[token], text, hidden.clone()))
+        return Thought(token=TextToken(self._ids.get(token, self._ids["<unk>"]), text, hidden.clone()))
 
     def _call(self, row: _Row, logits: Tensor) -> Thought:
         allowed = self._grammar.allowed(row.state)
@@ -277,6 +285,13 @@ class TeaThinker:
         return Thought()
 
     def _choose_reply(self, row: _Row, logits: Tensor) -> None:
+        if row.script is not None:
+            row.done = len(row.spoken) == len(row.script) or row.length >= MAX_LENGTH - 1
+            if not row.done:
+                token = row.script[len(row.spoken)]
+                row.spoken.append(token)
+                row.waiting = [self._ids.get(token, self._ids["<unk>"])]
+            return
         ids = self._reply_ids[row.language]
         best = int(ids[logits[ids].argmax()])
         full = len(row.spoken) >= MAX_REPLY or row.length >= MAX_LENGTH - 1
