@@ -16,7 +16,7 @@ from demos.ordering.menu import default_menu
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "models/tea-omni"))
-from dialogues import binding, en, make, patterns, scenarios, scripted, vocabulary, zh  # noqa: E402
+from dialogues import binding, en, make, noise, patterns, scenarios, scripted, vocabulary, zh  # noqa: E402
 from dialogues.scene import OWN, Plan, Scene, add_call, some_item  # noqa: E402
 from dialogues.simulate import Shop  # noqa: E402
 
@@ -203,3 +203,20 @@ def test_development_dialogues_have_carts_that_can_be_ordered() -> None:
         for line in dialogue["cart"]:
             cart.add(**line)
         assert same(final_cart(cart), dialogue["cart"])
+
+
+def test_stretches_are_misheard_about_as_often_as_they_were_and_as_what_they_were() -> None:
+    said, known = max(noise.COUNTED.items(), key=lambda entry: sum(entry[1]["as"].values()))
+    rng = random.Random(0)
+    heard = Counter(noise.misheard(rng, said) for _ in range(2000))
+    wrong = sum(known["as"].values())
+    assert set(heard) == {said, *known["as"]}
+    expected = 2000 * wrong / (wrong + known["unchanged"] + noise.SELDOM)
+    assert 0.8 * expected < 2000 - heard[said] < 1.2 * expected
+
+
+def test_no_more_is_misheard_than_is_asked_for() -> None:
+    rng = random.Random(0)
+    text = "，".join(noise.COUNTED)
+    assert all(noise.misheard(rng, text, most=0) == text for _ in range(20))
+    assert any(noise.misheard(rng, text, most=1) != text for _ in range(20))

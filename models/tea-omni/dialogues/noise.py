@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import json
 import random
 import re
+from pathlib import Path
+from typing import Any
 
 from pypinyin import Style, lazy_pinyin
 
@@ -12,6 +15,11 @@ from .words import load
 
 _WORDS = load("noise")
 HEARD_ZH = _WORDS["heard_zh"]
+# Of a recogniser that heard generated utterances: hear_callers.py.
+COUNTED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("heard.json").read_text(encoding="utf-8"))[
+    "zh"
+]
+SELDOM = 2  # is added to what was heard right: a stretch that was read once is not always heard wrong
 FILLERS_ZH = ["嗯，", "那个，", "呃", "就是", "啊，", "那个", "嗯", "额，", "这个，", "诶，", "哎，", "然后"]
 DROPPED_ZH = ["的", "我", "要", "给", "帮", "请", "一下", "了", "吧", "再", "就", "来", "那"]
 HEARD_EN = _WORDS["heard_en"]
@@ -56,10 +64,22 @@ def homophone(rng: random.Random, character: str) -> str:
     return rng.choice(exact[syllable] if rng.random() < 0.75 else alike[near(syllable)])
 
 
+def misheard(rng: random.Random, text: str, most: int = 3) -> str:
+    """The text with stretches heard as a recogniser heard them, about as often as it did; `most` at the most."""
+    known = [said for said in COUNTED if said in text]
+    for said in rng.sample(known, len(known)):
+        counts, right = COUNTED[said]["as"], COUNTED[said]["unchanged"]
+        wrong = sum(counts.values())
+        if most and said in text and rng.random() < wrong / (wrong + right + SELDOM):
+            text = text.replace(said, rng.choices(list(counts), list(counts.values()))[0], 1)
+            most -= 1
+    return text
+
+
 def zh(rng: random.Random, text: str) -> str:
     """A Mandarin utterance as it is recognised."""
     if rng.random() < 0.5:
-        return text + rng.choice(["", "", "。"])
+        return (misheard(rng, text) if rng.random() < 0.4 else text) + rng.choice(["", "", "。"])
     if rng.random() < 0.45:
         keys = [k for k in HEARD_ZH if k in text]
         for key in rng.sample(keys, min(len(keys), rng.choice([1, 1, 2]))):
