@@ -84,7 +84,8 @@ class Settings:
         asked = self.turn_detection.silence_duration_ms if self.turn_detection else None
         if asked is None:
             return config
-        return config.model_copy(update={"endpoint_ms": asked, "speculate_ms": min(config.speculate_ms, asked)})
+        fixed = dict.fromkeys(("quick_ms", "endpoint_ms", "patience_ms"), asked)
+        return config.model_copy(update={**fixed, "speculate_ms": min(config.speculate_ms, asked)})
 
     def describe(self, call_id: str) -> Session:
         """The session as its client is shown it."""
