@@ -249,6 +249,24 @@ async def test_a_hypothesis_without_words_is_told_too(open_pool: OpenPool) -> No
     assert (await seen.get()).text == ""
 
 
+async def test_a_final_that_is_overtaken_by_more_audio_is_told_as_a_hypothesis(open_pool: OpenPool) -> None:
+    stub, pool = open_pool()
+    stub.held = True
+    stream = pool.open("zh", "")
+    seen: list[str] = []
+    stream.on_partial = lambda transcript: seen.append(transcript.text)
+    stream.push(audio(300))
+    final = asyncio.create_task(stream.final())
+    await stub.entered()
+    stream.push(audio(380))
+    stub.let()
+    assert (await final).text == "300"
+    assert seen == ["300"]
+    stream.push(audio(20))
+    await stub.entered()
+    assert stub.jobs == [300, 700]
+
+
 async def test_a_newer_final_supersedes_one_that_waits(open_pool: OpenPool) -> None:
     stub, pool = open_pool()
     stub.held = True

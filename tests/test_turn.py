@@ -226,6 +226,25 @@ def test_a_hypothesis_that_covers_the_sound_decides_when_the_sound_has_ended(cal
     assert caller.kinds[-3:] == ["resume", "speech_stopped", "discard"]
 
 
+def test_only_the_final_transcript_says_that_there_were_no_words(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(400)
+    caller.hear("")
+    caller.hush(128)
+    assert caller.new() == ["speech_started", "pause", "speculate"]
+    caller.hear("不得", late_ms=96)
+    assert caller.new() == ["interrupt"]
+
+
+def test_a_word_to_stop_is_obeyed_even_in_doubt_and_no_other_is(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(640)
+    caller.actions += caller.policy.words("", caller.now, doubted="我要一杯")
+    assert caller.new() == ["speech_started", "pause"]
+    caller.actions += caller.policy.words("", caller.now, doubted="Wait!")
+    assert caller.new() == ["interrupt"]
+
+
 def test_a_click_over_a_reply_needs_no_words_to_be_let_go(caller: Caller) -> None:
     caller.reply()
     caller.speak(64)

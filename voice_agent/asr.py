@@ -361,6 +361,10 @@ class AsrStream:
             job.future.set_exception(result)
         else:
             self._result = (job.end, result)
+            if job.end < self.utterance.samples and self.on_partial is not None:
+                # More was said meanwhile, and this may be no final any more: it is a hypothesis like any other.
+                self._partial_end = job.end
+                self.on_partial(result)
             job.future.set_result(result)
 
     def _partial_done(self, end: int, result: Transcript | None) -> None:

@@ -331,7 +331,7 @@ class Session:
             delta = utterance.agree(transcript.text)
             told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
             self.tell(told)
-        self._do(self._policy.words(transcript.text, at))
+        self._do(self._policy.words(transcript.text, at, doubted=transcript.raw))
 
     def _is_own_voice(self, utterance: Utterance, text: str, language: Language) -> bool:
         """Whether these words are the agent's, now or of the last moments, and came back as an echo."""

@@ -121,7 +121,7 @@ class _Utterance:
     voiced: int = 0
     gap: bool = False
     ended: bool = False
-    speculated: bool = False
+    speculated_at: int | None = None
     complete: float | None = None
     said: Kind | None = None
     length: int = 0
@@ -131,7 +131,9 @@ class _Utterance:
 
     @property
     def known(self) -> bool:
-        """Whether the latest hypothesis covers all of the voice."""
+        """Whether the latest hypothesis covers all of the voice. That it has no words, only the final one can say."""
+        if self.said == "none" and (self.speculated_at is None or self.covered < self.speculated_at):
+            return False
         return self.said is not None and self.covered >= self.last_voiced
 
     @property
@@ -192,14 +194,16 @@ class TurnPolicy:
             return []
         return self._on_silence(utterance)
 
-    def words(self, text: str, at: int) -> list[Action]:
+    def words(self, text: str, at: int, *, doubted: str = "") -> list[Action]:
         """A hypothesis of the open utterance, partial or final, which covers the audio up to sample `at`.
 
-        Empty: no words in it.
+        Empty: no words in it that can be believed. `doubted`: what was written then; a word to stop is obeyed anyway.
         """
         utterance = self._open
         if utterance is None or at < utterance.covered:
             return []
+        if not text and kind_of(doubted) == "stop":
+            text = doubted
         utterance.said, utterance.length, utterance.covered = kind_of(text), length(text), at
         return self._judge(utterance)
 
@@ -228,12 +232,13 @@ class TurnPolicy:
     def _on_speech(self, at: int, level_db: float | None) -> list[Action]:
         utterance = self._open
         assert utterance is not None
-        actions = [Action("unspeculate", at)] if utterance.speculated else []
+        actions = [Action("unspeculate", at)] if utterance.speculated_at is not None else []
         # After a gap only the window itself was voiced, not the gap before it.
-        utterance.voiced += min(max(0, at - utterance.last_voiced), WINDOW if utterance.gap else at)
+        new = max(0, at - utterance.last_voiced)
+        utterance.voiced += min(new, WINDOW) if utterance.gap else new
         utterance.last_voiced = max(utterance.last_voiced, at)
-        utterance.gap = utterance.ended = utterance.speculated = False
-        utterance.complete = None
+        utterance.gap = utterance.ended = False
+        utterance.complete = utterance.speculated_at = None
         if level_db is not None:
             utterance.powers.append(10 ** (level_db / 10))
             utterance.loudest = max(utterance.loudest, float(np.mean(utterance.powers)))
@@ -255,10 +260,10 @@ class TurnPolicy:
         utterance.gap = utterance.ended
         actions = self._judge(utterance)
         silence = self._now - utterance.last_voiced
-        begin = utterance is self._open and not utterance.speculated and self._voice(utterance)
+        begin = utterance is self._open and utterance.speculated_at is None and self._voice(utterance)
         aside = utterance.phase == "aside" and self._is_quiet(utterance)
         if begin and not aside and silence >= self._samples(self.config.speculate_ms):
-            utterance.speculated = True
+            utterance.speculated_at = self._now
             actions.append(Action("speculate", self._now))
         return actions + self._end(utterance)
 
@@ -332,7 +337,7 @@ class TurnPolicy:
         needed: float = config.endpoint_ms
         if utterance.complete is not None:
             needed = silence_needed_ms(config, utterance.complete)
-        elif self._judged and utterance.speculated:
+        elif self._judged and utterance.speculated_at is not None:
             needed = max(config.patience_ms, config.endpoint_ms)
         if silence < self._samples(needed):
             return []
