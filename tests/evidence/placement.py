@@ -12,12 +12,14 @@ import signal
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
+import torch
 import yaml
 
 from tests.evidence._listener import Listener
@@ -33,7 +35,7 @@ from voice_agent.models import describe, load_parts
 from voice_agent.qwen.config import QwenConfig
 
 TRIALS = 20
-CALLERS, REPLIES = 4, 8
+CALLERS, REPLIES, ROUNDS = 4, 4, 3
 MID_REPLY_S = 0.3
 SPEECH = Place(stages=("talker", "codec"), process=True)
 PLACEMENTS: dict[str, list[Place]] = {
@@ -47,13 +49,20 @@ SAID = (("我要一杯少冰的珍珠奶茶", "zh"), ("two large lattes with no 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
     """`trials`: processes that are killed."""
+    torch.set_num_threads(1)  # as in a server
     agent = load_agent()
-    throughput: dict[str, Any] = {}
-    first: list[Listener] = []
-    for name in shown(list(PLACEMENTS), "placement"):
-        spoken, throughput[name] = await _callers(agent, PLACEMENTS[name])
-        first = first or spoken
-        throughput[name]["largest_difference"] = _difference(first, spoken)
+    rounds: dict[str, list[Round]] = {name: [] for name in PLACEMENTS}
+    for name in shown(list(PLACEMENTS) * ROUNDS, "placement"):  # in turn, as a machine's other load comes and goes
+        rounds[name].append(await _callers(agent, PLACEMENTS[name]))
+    heard = rounds["threads"][0].heard
+    throughput = {
+        name: {
+            "speech_s_per_s": [round(one.speech_s / one.took_s, 2) for one in several],
+            "ttfc_ms": quantiles([ttfc for one in several for ttfc in one.ttfc_ms]),
+            "largest_difference": max(_difference(heard, one.heard) for one in several),
+        }
+        for name, several in rounds.items()
+    }
     kills = await _kills(trials)
     same = all(figures["largest_difference"] <= 1e-4 for figures in throughput.values())
     mended = all(kill["noticed_ms"] is not None and kill["answered_after"] is not None for kill in kills["each"])
@@ -67,8 +76,17 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     }
 
 
-async def _callers(agent: Any, places: Sequence[Place]) -> tuple[list[Listener], dict[str, Any]]:
-    """What the callers heard, and how fast it was made."""
+@dataclass(frozen=True)
+class Round:
+    """What the callers heard, the seconds of it, the seconds that it took, and each reply's TTFC."""
+
+    heard: list[Listener]
+    speech_s: float
+    took_s: float
+    ttfc_ms: list[float]
+
+
+async def _callers(agent: Any, places: Sequence[Place]) -> Round:
     load = partial(load_parts, agent.model, CALLERS, QwenConfig())
     stages = await asyncio.to_thread(place_stages, places, load, ahead_ms=1500, threads=1)
     engine = Engine(describe(agent.model), stages=stages)
@@ -83,13 +101,9 @@ async def _callers(agent: Any, places: Sequence[Place]) -> tuple[list[Listener],
         took_s = time.perf_counter() - began
     finally:
         await asyncio.to_thread(engine.close)
-    listeners = [listener for replies in made for listener, _ in replies]
-    speech_s = sum(map(len, (pcm for listener in listeners for pcm in listener.pcm))) / engine.sample_rate
-    return listeners, {
-        "speech_s_per_s": round(speech_s / took_s, 2),
-        "replies_per_s": round(len(listeners) / took_s, 2),
-        "ttfc_ms": quantiles([ttfc for replies in made for _, ttfc in replies]),
-    }
+    heard = [listener for replies in made for listener, _ in replies]
+    samples = sum(len(pcm) for listener in heard for pcm in listener.pcm)
+    return Round(heard, samples / engine.sample_rate, took_s, [ttfc for replies in made for _, ttfc in replies])
 
 
 async def _reply(engine: Engine, agent: Any, text: str, language: Any) -> tuple[Listener, float]:

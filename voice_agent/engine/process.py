@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -168,7 +169,7 @@ class ProcessCopy(Copy):
         writer = threading.Thread(target=self._write, args=[channel], name=f"outbox-{self.name}", daemon=True)
         try:
             with theirs:
-                process = _spawn(theirs.fileno())
+                process = _spawn(theirs.fileno(), self.job.threads)
             with self._lock:
                 self._channel, self.pid = channel, process.pid
                 if self._closing:
@@ -260,11 +261,12 @@ class ProcessCopy(Copy):
             request.fail(stage, StageDied(f"the process of {self.name} died"))
 
 
-def _spawn(descriptor: int) -> subprocess.Popen[bytes]:
+def _spawn(descriptor: int, threads: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "voice_agent.engine.process_child", str(descriptor)],
         pass_fds=[descriptor],
         stdin=subprocess.DEVNULL,
         stdout=2,  # what loading prints is not the server's own output
         process_group=0,  # Ctrl-C is meant for the server, which ends this process when its calls have ended
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},  # of all libraries, in all of its threads
     )

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
-import torch
-
 from voice_agent.engine.process_channel import Channel
 from voice_agent.engine.process_messages import (
     FIGURES_S,
@@ -51,7 +49,6 @@ class Host:
 
     def load(self, job: Job) -> None:
         """Load and start the stages, and say so; then tell their figures for ever."""
-        torch.set_num_threads(job.threads)
         try:
             self.stages, facts = make_stages(job)
         except Exception as error:
