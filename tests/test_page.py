@@ -157,6 +157,39 @@ def test_interruption_strikes_out_what_was_never_heard(context: BrowserContext, 
     assert page.evaluate("page.state.marks.filter((mark) => mark.kind === 'barge_in').length") == 1
 
 
+def test_a_reply_that_holds_its_breath_is_shown_to_wait_and_goes_on(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    start_call(page)
+    play(page, until(recording("order_en"), "agent.playout.heard"))
+    pause = page.locator(".caption.agent .pause")
+    expect(pause).to_be_hidden()
+    play(page, [{"at": 0, "event": {"type": "agent.turn.paused", "turn_id": "t1"}}])
+    expect(pause).to_be_visible()
+    expect(page.locator("#activities [aria-current]")).to_have_text("Hearing you")
+    assert page.evaluate("page.state.marks.filter((mark) => mark.kind === 'pause').length") == 1
+    play(page, [{"at": 0, "event": {"type": "agent.turn.resumed", "turn_id": "t1"}}])
+    expect(pause).to_be_hidden()
+    expect(page.locator("#activities [aria-current]")).to_have_text("Speaking")
+
+
+def test_a_server_that_asks_for_a_key_is_given_one(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    form = page.locator("#key-form")
+    expect(form).to_be_hidden()
+    start_call(page, failure="unauthorized")
+    expect(form).to_be_visible()
+    page.evaluate("window.failNext = null")
+    page.fill("#key", "sesame")
+    page.press("#key", "Enter")
+    page.wait_for_function("page.state.call.phase === 'live'")
+    assert page.evaluate("[fake.targets.at(-1).token, fake.opened.microphone]") == ["sesame", True]
+    page.goto(f"{address}/mock#key=from%20the%20link")
+    page.reload()
+    page.wait_for_function("window.ready")
+    start_call(page)
+    assert page.evaluate("[fake.targets.at(-1).token, location.hash]") == ["from the link", ""]
+
+
 def test_changed_lines_are_found_though_positions_move(context: BrowserContext, address: str) -> None:
     page = open_mock(context, address)
     start_call(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 import time
 
@@ -166,6 +167,14 @@ async def test_a_relay_that_cannot_be_reached_delays_little_and_leaves_nothing()
                 assert call.answer_s < 2.0
         await eventually(lambda: server.calls.active == 0)
         await eventually(lambda: footprint()[1] <= before[1] + 1, 3.0)
+
+
+async def test_a_stun_server_that_never_answers_delays_an_answer_little() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        stun = {"urls": f"stun:127.0.0.1:{silent.getsockname()[1]}"}
+        async with running_server(ice_servers=(stun,)) as server, CallClient(server.url) as call:
+            assert call.answer_s < 2.0
 
 
 SERVER = """

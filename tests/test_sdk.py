@@ -217,6 +217,26 @@ def test_what_was_sent_into_a_broken_connection_counts_as_unheard(page: Page) ->
     assert told["errors"] == []
 
 
+def test_what_the_browser_held_back_does_not_count_as_heard(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          server.autoplay = false;
+          await call.connect();
+          await settled();
+          const speak = (id) => {
+            server.emit({ type: "response.output_item.added", response_id: id, item: { type: "message", id } });
+            server.emit({ type: "output_audio_buffer.started", response_id: id });
+            server.emit({ type: "output_audio_buffer.stopped", response_id: id });
+          };
+          speak("r1");
+          await call.play();
+          speak("r2");
+          return server.sent.filter(({ type }) => type === "conversation.item.truncate");
+        }"""
+    )
+    assert [(event["item_id"], event["audio_end_ms"]) for event in told] == [("r1", 0)]
+
+
 def test_silence_of_the_network_is_noticed(page: Page) -> None:
     took_ms = page.evaluate(
         """async () => {

@@ -257,7 +257,8 @@ class CallClient:
         self.send({"type": "session.update", "session": {"type": "realtime", **session}})
 
     def report_playout(self, delay_ms: float) -> None:
-        """Tell the server how long after it was sent its voice is heard here: 0, as on entering, at the arrival."""
+        """Tell the server how long after it was sent its voice is heard; it takes that for 0 until it is told, which is
+        right for a caller who hears what arrives."""
         self.send({"type": "agent.playout.report", "delay_ms": delay_ms})
 
     async def serve_tools(self, tools: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
@@ -376,7 +377,6 @@ class CallClient:
         if self._pc.connectionState != "connected":
             raise ConnectionError(f"expected a connection, got the state {self._pc.connectionState}")
         await opened.wait()
-        self.report_playout(0.0)
         self.connected_s = time.monotonic() - began
 
     def _http(self, timeout_s: float) -> httpx.AsyncClient:
