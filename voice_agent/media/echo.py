@@ -31,7 +31,7 @@ MAX_DELAY_MS = 1500
 """The longest path of an echo that is looked for."""
 
 _MS = RATE // 1000
-_ACTIVE = 1e3  # -60 dBFS: a quieter far end makes no echo worth cancelling
+_ACTIVE = 1e3  # -60 dBFS: a quieter far end makes no echo worth cancelling, a quieter microphone heard none
 _HOLD = 700 * _MS  # AEC3's range and a room's reverberation
 _REACH = 400 * _MS  # AEC3 follows delays up to half a second
 _LEAD = 100 * _MS  # what is left to AEC3 of a delay beyond that: jitter on either side of it
@@ -54,15 +54,15 @@ class DelayEstimator:
     """
 
     BLOCK = 500 * _MS
-    HOP = 250 * _MS
+    HOP = 130 * _MS
     SPAN = BLOCK + MAX_DELAY_MS * _MS
     """Samples of far end that a block is compared with: both end together."""
 
     _SIZE = 32_768
     _LOWEST = 200 * _SIZE // RATE  # the bin of 200 Hz: below it there is hum
     _BINS = _SIZE // 8  # up to 2 kHz
-    _FORGETTING = 0.8
-    _STANDS_OUT = 12.0  # times the root mean square of all lags; unrelated speech stays below 11
+    _FORGETTING = 0.94
+    _STANDS_OUT = 14.0  # times the root mean square of all lags; unrelated speech stays below 12.5
     _AGREE_MS = 2.0
 
     def __init__(self) -> None:
@@ -75,9 +75,14 @@ class DelayEstimator:
         self._power = np.zeros(self._BINS)
         self._candidate: float | None = None
 
+    @property
+    def latest_ms(self) -> float | None:
+        """The delay by the last block alone, where it showed one: sooner known, less surely."""
+        return self.delay_ms if self._candidate is None else self._candidate
+
     def take(self, mic: npt.NDArray[np.int16], far: npt.NDArray[np.int16]) -> None:
         """The next blocks, int16[BLOCK] and int16[SPAN] @ 16 kHz, whose last samples were heard and sent together."""
-        if not mic.any():
+        if _energy(mic) < _ACTIVE:
             return
         heard = np.fft.rfft(mic, self._SIZE)[: self._BINS]
         # The block is the end of the span, moved to its beginning by the transform.
@@ -225,7 +230,8 @@ class EchoCanceller:
 
     def _shared(self, clean: npt.NDArray[np.int16], at: int) -> _Share:
         """Of the frame that was just done. `clean` is of the frame before it, so its energy is compared with that."""
-        delay = self._held_back if self.delay_ms is None else round(self.delay_ms * _MS)
+        latest_ms = self._estimator.latest_ms
+        delay = self._held_back if latest_ms is None else round(latest_ms * _MS)
         explained = self._coherence.push(clean, self._reference.read(at - delay - _LATENCY, FRAME))
         return _Share(self._done, _energy(self._block[-2 * FRAME : -FRAME]), _energy(clean) * (1 - explained))
 
