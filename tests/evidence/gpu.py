@@ -25,6 +25,7 @@ from tests import tiny_qwen
 from tests.evidence.tools import quantiles
 from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Engine, Reply
+from voice_agent.qwen import published as shapes
 from voice_agent.qwen.config import QwenConfig
 from voice_agent.qwen.model import QwenOmni
 
@@ -33,52 +34,30 @@ CALLS = (1, 4, 8, 16)
 LAYERS = {"thinker": 48, "talker": 20, "audio": 32, "vision": 27}
 PROMPT = "x" * 200
 REPLY_TOKENS, FRAMES = 40, 60
+CONTROLS = (
+    "im_start_token_id", "im_end_token_id", "tts_pad_token_id", "tts_bos_token_id", "tts_eos_token_id",
+    "system_token_id", "user_token_id", "assistant_token_id", "audio_token_id", "image_token_id", "video_token_id",
+    "vision_start_token_id", "audio_start_token_id",
+)  # fmt: skip
 BUDGET_S = 330.0  # from the start of the run to its end
 SPARE_GIB = 24  # for caches, graphs and what a step needs beside the weights
 
 
 def published(layers: Mapping[str, int]) -> Qwen3OmniMoeConfig:
-    """Qwen3-Omni-30B-A3B-Instruct's shapes, with the control tokens of the tiny tokenizer."""
-    config = tiny_qwen.config()
+    """The published shapes with so many layers, and the control tokens of the tiny tokenizer."""
+    config, tiny = shapes.published(), tiny_qwen.config()
     thinker, talker = config.thinker_config, config.talker_config
-    _set(
-        thinker.text_config, vocab_size=152_064, hidden_size=2048, num_hidden_layers=layers["thinker"],
-        num_attention_heads=32, num_key_value_heads=4, head_dim=128, moe_intermediate_size=768, num_experts=128,
-        num_experts_per_tok=8,
-    )  # fmt: skip
-    _set(
-        thinker.audio_config, d_model=1280, encoder_layers=layers["audio"], encoder_attention_heads=20,
-        encoder_ffn_dim=5120, output_dim=2048, downsample_hidden_size=480, num_mel_bins=128, n_window_infer=800,
-    )  # fmt: skip
-    _set(
-        thinker.vision_config, depth=layers["vision"], hidden_size=1152, intermediate_size=4304, num_heads=16,
-        out_hidden_size=2048, num_position_embeddings=2304,
-        deepstack_visual_indexes=[depth for depth in (8, 16, 24) if depth < layers["vision"]],
-    )  # fmt: skip
-    _set(
-        talker.text_config, vocab_size=3072, hidden_size=1024, intermediate_size=2048,
-        num_hidden_layers=layers["talker"], num_attention_heads=16, num_key_value_heads=2, head_dim=128,
-        moe_intermediate_size=384, num_experts=128, num_experts_per_tok=6, shared_expert_intermediate_size=768,
-        norm_topk_prob=True,
-    )  # fmt: skip
-    _set(
-        talker.code_predictor_config, vocab_size=2048, hidden_size=1024, intermediate_size=3072, num_hidden_layers=5,
-        num_attention_heads=16, num_key_value_heads=8, head_dim=128, num_code_groups=16,
-        layer_types=["full_attention"] * 5,
-    )  # fmt: skip
-    _set(talker, thinker_hidden_size=2048, accept_hidden_layer=min(24, layers["thinker"]), num_code_groups=16)
-    _set(
-        config.code2wav_config, codebook_size=2048, hidden_size=1024, intermediate_size=3072, num_hidden_layers=8,
-        num_attention_heads=16, num_key_value_heads=16, decoder_dim=1536, num_quantizers=16, sliding_window=72,
-    )  # fmt: skip
-    for text in (thinker.text_config, talker.text_config):
-        text.rope_parameters["mrope_section"] = [24, 20, 20]
+    thinker.text_config.num_hidden_layers = layers["thinker"]
+    thinker.audio_config.encoder_layers = layers["audio"]
+    thinker.vision_config.depth = layers["vision"]
+    thinker.vision_config.deepstack_visual_indexes = [at for at in (8, 16, 24) if at < layers["vision"]]
+    talker.text_config.num_hidden_layers = layers["talker"]
+    talker.accept_hidden_layer = min(talker.accept_hidden_layer, layers["thinker"])
+    for ours, theirs in ((config, tiny), (thinker, tiny.thinker_config), (talker, tiny.talker_config)):
+        for name in CONTROLS:
+            if hasattr(ours, name):
+                setattr(ours, name, getattr(theirs, name))
     return config
-
-
-def _set(config: Any, **values: Any) -> None:
-    for name, value in values.items():
-        setattr(config, name, value)
 
 
 def fitting(room: int) -> dict[str, int]:
