@@ -25,6 +25,8 @@ from voice_agent.session import Session
 from voice_agent.vad import WINDOW, VadEvent
 
 FRAME = 320
+UNCLEAR = "<unclear>"
+"""What a recogniser hears that does not believe what it has written."""
 
 
 class EnergyVad:
@@ -70,6 +72,8 @@ class FakeStream:
         self.finals.append(self.pushed)
         if self.hold is not None:
             await self.hold.wait()
+        if self.text == UNCLEAR:
+            return Transcript("", self.language, 1.0, verdict="unlikely")  # type: ignore[arg-type]
         return Transcript(text=self.text, language=self.language, seconds=1.0)  # type: ignore[arg-type]
 
     def cancel(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 
 import pytest
 
 from demos.ordering.agent import agent
-from tests.call_fakes import Bench, in_call, run
+from tests.call_fakes import UNCLEAR, Bench, in_call, run
 from tests.fakes import FakeModel
 from voice_agent.agent import Lines
 from voice_agent.engine.protocols import Message, ThinkRequest
@@ -52,7 +53,13 @@ def test_whatever_happens_a_caller_who_speaks_is_never_taken_leave_of_before_two
                 assert prompts == PROMPTS
 
 
-LINES = Lines({"zh": "welcome to you"}, {"zh": "still there now"}, {"zh": "bye bye then"}, idle_s=1.0)
+LINES = Lines(
+    greeting={"zh": "welcome to you"},
+    unclear={"zh": "say it again"},
+    still_there={"zh": "still there now"},
+    goodbye={"zh": "bye bye then"},
+    idle_s=1.0,
+)
 
 
 async def hear_out(bench: Bench) -> None:
@@ -97,6 +104,27 @@ def test_a_greeting_is_for_the_beginning_and_can_be_spoken_over() -> None:
             await hear_out(bench)
             bench.session.receive({"type": "response.create"})
             assert bench.last("error")["error"]["code"] == "nothing_to_answer"
+
+    run(work)
+
+
+def test_unclear_speech_is_asked_back_twice_and_understood_speech_begins_anew() -> None:
+    async def work() -> None:
+        bench = Bench(FakeModel(), [UNCLEAR, UNCLEAR, UNCLEAR, "", "hello", UNCLEAR])
+        bench.runtime.agent = replace(bench.runtime.agent, lines=LINES)
+        async with in_call(bench):
+            for _ in range(6):
+                bench.session.call.language = "zh"
+                committed = bench.kinds().count("input_audio_buffer.committed")
+                await bench.say(600)
+                await bench.hush(700)
+                await bench.until(lambda n=committed: bench.kinds().count("input_audio_buffer.committed") > n)
+                for _ in range(40):
+                    await bench.play(1)
+                    await asyncio.sleep(0.002)
+                await bench.until(lambda: bench.session.turn is None)
+            asked = [request.say for request in bench.model.thinker.requests]
+            assert asked == ["say it again", "say it again", "", "say it again"]
 
     run(work)
 

@@ -118,11 +118,13 @@ class Tool:
 class Lines:
     """What the agent says without being asked, by language; what is missing is not said.
 
-    greeting: to a client that asks for a response before anybody has spoken. still_there: to a caller who has said
+    greeting: to a client that asks for a response before anybody has spoken. unclear: to a caller whose words could
+    not be made out, twice in a row at most. still_there: to a caller who has said
     nothing for `idle_s` seconds after the agent was last heard, twice; goodbye: after that, and the call ends.
     """
 
     greeting: Mapping[Language, str] = field(default_factory=dict)
+    unclear: Mapping[Language, str] = field(default_factory=dict)
     still_there: Mapping[Language, str] = field(default_factory=dict)
     goodbye: Mapping[Language, str] = field(default_factory=dict)
     idle_s: float = 20.0

@@ -37,6 +37,8 @@ RECENT_MS = 3000
 # Audio that a client who ends its turns by itself may have said before a commit; beyond it the oldest goes.
 HELD_MS = 30_000
 PRE_ROLL_MS = 200
+# Verdicts of a recogniser that heard speech and does not believe what it has written.
+UNCLEAR = ("unlikely", "too_dense", "repeated")
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Utterance:
 
     `onset`, `last_voiced`: samples of the caller's audio; `begun_at`: the first one that is recognised. `final_at`: the
     sample up to which the final transcript goes that was begun last, `generation` counts them. `announced`: the client
-    was told that speech has started.
+    was told that speech has started. `unclear`: somebody spoke, and what they said could not be made out.
     """
 
     item_id: str
@@ -62,6 +64,7 @@ class Utterance:
     text: str = ""
     seconds: float = 0.0
     failed: bool = False
+    unclear: bool = False
     language: Language | None = None
     ready: anyio.Event = field(default_factory=anyio.Event)
 
@@ -225,7 +228,7 @@ class Hearing:
             return
         if generation == utterance.generation:
             utterance.text, utterance.language = transcript.text, transcript.language
-            utterance.seconds = transcript.seconds
+            utterance.seconds, utterance.unclear = transcript.seconds, transcript.verdict in UNCLEAR
             utterance.ready.set()
             self.on_final(utterance)
 

@@ -186,6 +186,12 @@ class Turn:
             empty = Message("user")
             self._ask(ThinkRequest((*session.conversation.messages, empty), self.language, say=self._say))
             return
+        if spoken:
+            session.asked_back = 0
+        elif line := session.ask_back(self.sources):
+            self._when_certain(self.told.created)
+            self._ask(ThinkRequest((*session.conversation.messages, Message("user")), self.language, say=line))
+            return
         if not spoken:
             if any(source.failed for source in self.sources):
                 self.told.done("failed", "", Failed(error=FailureCause(code="asr_failed")))

@@ -63,6 +63,8 @@ REWIND_MS = 240
 # Words that the agent says, or said so short a time ago, are its echo if so much of their sound was the agent's.
 ECHO_TAIL_MS = 2000
 ECHO_SHARE = 0.3
+# How often in a row the caller is asked to say it again.
+ASK_BACK = 2
 # The probability that a turn is complete where nobody can say.
 UNSURE = 0.5
 
@@ -96,6 +98,7 @@ class Session:
         # A turn reads the dialogue only when the tools of the turn before it have returned.
         self.tools_done = anyio.Lock()
         self.playout_delay_ms = 0.0
+        self.asked_back = 0
         self.unanswered: list[Utterance] = []
         self.open_calls: OrderedDict[str, ToolCall] = OrderedDict()
         self.notes: OrderedDict[str, str] = OrderedDict()
@@ -631,6 +634,13 @@ class Session:
     def _say(self, text: str) -> Turn:
         """Say something without being asked."""
         return self._start(ResponseOptions(), "client_cancelled", 0.0, say=text)
+
+    def ask_back(self, sources: Sequence[Utterance]) -> str:
+        """What to say to somebody whose words could not be made out; empty: nothing, or nothing more."""
+        if self.asked_back >= ASK_BACK or not any(source.unclear for source in sources):
+            return ""
+        self.asked_back += 1
+        return self.runtime.agent.lines.unclear.get(self.call.language, "")
 
     def _mind_silence(self) -> None:
         """Ask a caller who says nothing whether they are there, and end the call of one who is not."""
