@@ -5,7 +5,7 @@ import pytest
 from voice_agent.words import LIKELY, kind_of, length
 
 
-@pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "Bye.", "Thank you for watching!"])
+@pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "等", "Bye.", "Thank you for watching!"])
 def test_what_a_recogniser_writes_for_no_words_is_none(text: str) -> None:
     assert kind_of(text) == "none"
 
@@ -84,6 +84,12 @@ def test_whoever_says_stop_is_obeyed(text: str) -> None:
 )
 def test_everything_else_is_words(text: str) -> None:
     assert kind_of(text) == "words"
+
+
+@pytest.mark.timeout(5)
+def test_what_is_written_over_and_over_takes_no_longer() -> None:
+    assert kind_of("uh huh " * 100) == "backchannel"
+    assert kind_of("uh huh " * 100 + "tea") == "words"
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])

@@ -26,7 +26,7 @@ LIKELY = {
 """What is likely to be said over a reply, by language: a prompt for the recogniser."""
 
 # Of what stops the agent, what must be all that is said, and what it begins with.
-_ALONE = ("停 平 等", "")
+_ALONE = ("停 平", "")
 _FIRST = ("不 无对", "no")
 _STOPS = (
     "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 错了 算了 "
@@ -42,7 +42,10 @@ _BACKCHANNELS = (
     "that s right|thanks|thank you",
 )
 # What Whisper writes for short sounds that are no words.
-_INVENTED = ("拜拜 再见 谢谢观看 谢谢大家 字幕", "you|bye|thank you for watching|thanks for watching|the end")
+_INVENTED = (
+    "等 拜拜 再见 谢谢观看 谢谢大家 字幕",
+    "you|bye|bye bye|thank you for watching|thanks for watching|the end",
+)
 
 _CONFUSED = (
     (r"ng\b", "n"),
@@ -56,7 +59,7 @@ _CONFUSED = (
 def kind_of(text: str) -> Kind:
     """What `text`, Mandarin or English, means when it is said over a reply."""
     sounds = _sounds(text)
-    if _made_of(_INVENTED).fullmatch(sounds):
+    if not sounds or sounds in _listed(_INVENTED):
         return "none"
     if _made_of(_BACKCHANNELS).fullmatch(sounds):
         return "backchannel"
@@ -83,6 +86,7 @@ def _loosened(sounds: str) -> str:
     return sounds
 
 
+@cache
 def _listed(phrases: tuple[str, str]) -> list[str]:
     mandarin, english = phrases
     return [_sounds(phrase) for phrase in (*mandarin.split(), *english.split("|")) if phrase]
@@ -90,9 +94,9 @@ def _listed(phrases: tuple[str, str]) -> list[str]:
 
 @cache
 def _made_of(phrases: tuple[str, str], loosely: bool = False) -> re.Pattern[str]:
-    """Matches any number of these phrases, one after the other; none of them too."""
-    listed = _listed(phrases)
-    return re.compile(f"(?:{'|'.join(map(_loosened, listed) if loosely else listed)})*")
+    """Matches any number of these phrases, one after the other, the longest first and without a second thought."""
+    listed = [_loosened(phrase) if loosely else phrase for phrase in _listed(phrases)]
+    return re.compile(f"(?:{'|'.join(sorted(listed, key=len, reverse=True))})*+")
 
 
 @cache
