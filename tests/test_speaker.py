@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from voice_agent.media.opus import OpusDecoder
+from voice_agent.media.reference import RATE as REFERENCE_RATE
 from voice_agent.media.socket import SocketSpeaker
 from voice_agent.media.speaker import FRAME, RATE, REWIND_MS, Pacer, Speaker, quiet_place
 
@@ -486,8 +487,11 @@ async def test_a_pause_over_a_socket_lets_the_lead_play_out_and_does_not_spin(cl
     speaker = SocketSpeaker(as_events=False)
     speaker._now, speaker._sleep = clock, clock.sleep
     speaker.write(0, tone(24_000))
+    position = round(clock.now * REFERENCE_RATE)
     for _ in range(15):
         assert await speaker.speech() is not None
+    sent = speaker.reference.read(position, 15 * 320).reshape(15, 320)
+    assert (np.abs(sent.astype(int)).max(axis=1) > 10_000).all()  # the lead is heard in a row, as the client plays it
     assert speaker.sent() == 10 * FRAME  # 100 ms wait in the client
     speaker.pause()
     faded = await speaker.speech()
