@@ -49,7 +49,7 @@ def test_words_of_the_agents_own_are_no_turn_if_their_sound_came_back_too(share:
 
     async def work() -> None:
         bench = Bench(FakeModel(FakeThinker(reply=reply)), ["first", "bravo charlie delta echo foxtrot golf hotel"])
-        bench.session._hearing._ears = Ears(EnergyVad(), Canceller([share] * 500), 0.9)
+        bench.session.floor.hearing._ears = Ears(EnergyVad(), Canceller([share] * 500), 0.9)
         async with in_call(bench):
             await bench.say(600)
             await bench.hush()

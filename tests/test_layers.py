@@ -15,7 +15,7 @@ LAYERS = (
     ("bench",),
     ("calling", "loading", "evaluate", "chat", "planning"),
     ("runtime",),
-    ("config", "hearing", "session", "live", "realtime"),
+    ("config", "floor", "hearing", "session", "live", "realtime"),
     ("server", "signalling", "client", "metrics"),
     ("media",),
     (

@@ -330,7 +330,7 @@ def test_session_updates_are_merged() -> None:
             assert session["instructions"] == "be brief"
             assert session["audio"]["input"]["transcription"]["language"] == "zh"
             assert session["audio"]["input"]["turn_detection"]["silence_duration_ms"] == 300
-            config = bench.session._policy.config
+            config = bench.session.floor.policy.config
             assert (config.quick_ms, config.endpoint_ms, config.patience_ms) == (300, 300, 300)
             ask(bench, "session.update", session={"audio": {"input": {"turn_detection": None}}})
             assert bench.last("session.updated")["session"]["audio"]["input"]["turn_detection"] is None

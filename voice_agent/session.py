@@ -21,25 +21,23 @@ import numpy.typing as npt
 from voice_agent import wire
 from voice_agent.agent import Call, view_of
 from voice_agent.conversation import Conversation
-from voice_agent.echo_text import is_echo
-from voice_agent.engine.protocols import Language, Message, ThinkRequest, ToolCall
+from voice_agent.engine.protocols import ToolCall
 from voice_agent.engine.reply import Spoken
-from voice_agent.hearing import Hearing, Utterance
-from voice_agent.live import Turn, written_in
+from voice_agent.floor import Floor
+from voice_agent.hearing import Utterance
+from voice_agent.live import Turn
 from voice_agent.manners import Patience
 from voice_agent.realtime.requests import Refused, Requests
 from voice_agent.realtime.settings import Settings
-from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
+from voice_agent.turn import SAMPLES_PER_MS
 from voice_agent.wire import server as events
 from voice_agent.wire.client import ResponseOptions
-from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig, TurnDetection
+from voice_agent.wire.items import InputAudio, MessageItem, OutputAudio, SessionConfig
 
 if TYPE_CHECKING:
-    from voice_agent.asr import Transcript
     from voice_agent.engine.stage import Receipt
     from voice_agent.media.speaker import Speaker
     from voice_agent.runtime import Runtime
-    from voice_agent.vad import VadEvent
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +56,8 @@ TICK_S = 0.05
 TICKS_PER_HEARD = 4
 # A reply of which no more than this is left to be sent is about to end: what is said now can be the answer to it.
 CLOSING_MS = 300
-# How far a reply that goes on after a pause may go back, to a place between two syllables.
-REWIND_MS = 240
-# Words that the agent says, or said so short a time ago, are its echo if so much of their sound was the agent's.
-ECHO_TAIL_MS = 2000
-ECHO_SHARE = 0.3
 # How often in a row the caller is asked to say it again.
 ASK_BACK = 2
-# The probability that a turn is complete where nobody can say.
-UNSURE = 0.5
 
 
 @dataclass(frozen=True)
@@ -105,8 +96,7 @@ class Session:
         self._send = send
         self._said: OrderedDict[str, tuple[Spoken, int]] = OrderedDict()
         self._requests = Requests(self)
-        self._hearing = self._open_ears()
-        self._policy = TurnPolicy(self.settings.turn, judged=self._judges)
+        self.floor = Floor(self)
         self._closed = anyio.Event()
         self._early: deque[dict[str, Any]] = deque(maxlen=EARLY_EVENTS)
         self._tasks: asyncio.TaskGroup | None = None
@@ -115,13 +105,9 @@ class Session:
         self._receipts: asyncio.Future[list[Receipt]] | None = None
         self._serial = 0
         self._events = 0
-        self._last_said = ("", 0)
+        self.last_said = ("", 0)
         self._patience = Patience(round(runtime.agent.lines.idle_s * 1000) * SAMPLES_PER_MS)
         self._ends = False
-
-    @property
-    def _judges(self) -> bool:
-        return self.runtime.engine.thinker.judges
 
     @property
     def conversation_id(self) -> str:
@@ -131,11 +117,11 @@ class Session:
 
     def feed(self, pcm: npt.NDArray[np.int16]) -> None:
         """The caller's audio: int16 mono at 16 kHz, any length, in order."""
-        self._hearing.feed(pcm)
+        self.floor.hearing.feed(pcm)
 
     async def room(self) -> None:
         """Wait until the session wants more audio: for sources that can hold it back."""
-        await self._hearing.room()
+        await self.floor.hearing.room()
 
     def receive(self, event: dict[str, Any]) -> None:
         """A client event. A bad one is answered by an `error` event that carries its id."""
@@ -187,7 +173,7 @@ class Session:
                 self.show_state()
                 while self._early:
                     self.receive(self._early.popleft())
-                self.spawn(self._hearing.run())
+                self.spawn(self.floor.hearing.run())
                 self.spawn(self._tick())
                 await self._closed.wait()
                 self._leave_turn()
@@ -199,7 +185,7 @@ class Session:
                     task.cancel()
         finally:
             self._closed.set()
-            self._hearing.drop()
+            self.floor.hearing.drop()
             self._leave_turn()
             if self._receipts is not None:
                 with anyio.move_on_after(2, shield=True):
@@ -243,139 +229,9 @@ class Session:
         )
         self.tell(events.Error(error=detail))
 
-    # Listening.
-
-    def _open_ears(self) -> Hearing:
-        hearing = Hearing(self.runtime, self.speaker, self.spawn)
-        hearing.on_voice = self._on_voice
-        hearing.on_partial = self._on_partial
-        hearing.on_final = self._on_final
-        hearing.on_overload = self._on_overload
-        return hearing
-
-    def _on_voice(self, heard: list[VadEvent]) -> None:
-        for event in heard:
-            self._do(self._policy.on(event))
-
-    def _on_overload(self) -> None:
-        self.drop_guess()
-        self.tell(events.AgentStageFailed(stage="asr", message="these words could not be heard"))
-
-    def _do(self, actions: Sequence[Action]) -> None:
-        detection = self.settings.turn_detection
-        if detection is None:
-            return
-        for action in actions:
-            self._act(action, detection)
-
-    def _act(self, action: Action, detection: TurnDetection) -> None:
-        utterance = self._hearing.current
-        if action.kind == "speech_started":
-            self._open_utterance(action.at)
-        elif action.kind in ("pause", "resume", "interrupt"):
-            if detection.interrupt_response:
-                self._hold(action.kind)
-            if utterance is not None and utterance.stream is not None:
-                utterance.stream.urgent = action.kind == "pause"
-        elif utterance is None:
-            return
-        elif action.kind == "speculate":
-            self._hearing.finalise(utterance)
-        elif action.kind == "unspeculate":
-            self._hearing.unspeculate(utterance)
-            self.drop_guess()
-        elif action.kind == "speech_stopped":
-            utterance.last_voiced = action.at
-            if utterance.announced:
-                told_ms = action.at // SAMPLES_PER_MS
-                self.tell(events.SpeechStopped(audio_end_ms=told_ms, item_id=utterance.item_id))
-        elif action.kind == "commit":
-            self._commit(utterance)
-            answered = detection.create_response and (self.turn is None or detection.interrupt_response)
-            if answered:
-                self._begin(self._hearing.arrival_of(action.at))
-        else:
-            self._hearing.drop()
-
-    def _hold(self, kind: Literal["pause", "resume", "interrupt"]) -> None:
-        """A voice over the reply: hold it until it is known what that was, then let it go on, or cancel it."""
-        turn = self.turn
-        if turn is None:
-            return
-        if kind == "interrupt":
-            self.interrupt("turn_detected")
-        elif kind == "pause" and not self.speaker.paused:
-            self.speaker.pause()
-            turn.hold(True)
-            self.tell(events.AgentTurnPaused(turn_id=turn.id))
-        elif kind == "resume" and self.speaker.paused:
-            self.speaker.resume(rewind_ms=REWIND_MS)
-            turn.hold(False)
-            self.tell(events.AgentTurnResumed(turn_id=turn.id))
-
-    def _open_utterance(self, onset: int) -> None:
-        self._ends = False
-        language, likely = self.settings.language, self.call.language
-        utterance = self._hearing.open(self.new_id("item"), onset, language, likely)
-        if self.turn is None:
-            self._announce(utterance)
-
-    def _announce(self, utterance: Utterance) -> None:
-        """Clients stop playback at this event, so over a reply it waits until that is cancelled."""
-        utterance.announced = True
-        told_ms = max(0, utterance.onset) // SAMPLES_PER_MS
-        self.tell(events.SpeechStarted(audio_start_ms=told_ms, item_id=utterance.item_id))
-
-    def _on_partial(self, utterance: Utterance, transcript: Transcript, at: int) -> None:
-        if self._is_own_voice(utterance, transcript.text, transcript.language):
-            self._do(self._policy.words("", at))
-            return
-        if utterance.announced and transcript.text:
-            delta = utterance.agree(transcript.text)
-            told = events.TranscriptionDelta(item_id=utterance.item_id, delta=delta, transcript=transcript.text)
-            self.tell(told)
-        self._do(self._policy.words(transcript.text, at, doubted=transcript.raw))
-
-    def _is_own_voice(self, utterance: Utterance, text: str, language: Language) -> bool:
-        """Whether these words are the agent's, now or of the last moments, and came back as an echo."""
-        said, until = self._last_said
-        if self.turn is not None:
-            said, until = self.turn.saying, utterance.onset
-        if not said or utterance.onset - until > ECHO_TAIL_MS * SAMPLES_PER_MS:
-            return False
-        return self._hearing.echo_share(utterance) >= ECHO_SHARE and is_echo(text, said, language)
-
-    def _on_final(self, utterance: Utterance) -> None:
-        if utterance.language and self._is_own_voice(utterance, utterance.text, utterance.language):
-            utterance.text = ""
-        if utterance.committed:
-            self._tell_transcript(utterance)
-            return
-        if utterance is self._hearing.current and not utterance.failed:
-            self._do(self._policy.words(utterance.text, utterance.final_at))
-        if utterance is self._hearing.current:
-            self._guess(utterance)
-            if self._judges:
-                self.spawn(self._judge(utterance, utterance.generation))
-
-    async def _judge(self, utterance: Utterance, generation: int) -> None:
-        """Ask the thinker whether these words are all of the turn."""
-        said = [*(source.text for source in self.unanswered if source.text), utterance.text]
-        language = written_in(utterance.text, utterance.language) or self.call.language
-        words = Message("user", ("" if language == "zh" else " ").join(said))
-        request = ThinkRequest(messages=(*self.conversation.messages, words), language=language)
-        complete = UNSURE
-        if utterance.text:
-            try:
-                complete = await asyncio.wrap_future(self.runtime.engine.thinker.turn_end(request))
-            except Exception:
-                log.exception("call %s: the end of a turn could not be judged", self.call_id)
-        if utterance is self._hearing.current and generation == utterance.generation:
-            self._do(self._policy.turn_end(complete, utterance.final_at))
-
     # Turns that may be none.
 
-    def _guess(self, utterance: Utterance) -> None:
+    def begin_guess(self, utterance: Utterance) -> None:
         """Begin to answer words that may be all of the turn; nothing of it is heard, told or kept until they are."""
         self.drop_guess()
         detection = self.settings.turn_detection
@@ -390,14 +246,14 @@ class Session:
         if guess is not None:
             self._receipts = guess.discard()
 
-    def _commit(self, utterance: Utterance) -> None:
+    def take(self, utterance: Utterance) -> None:
         """The caller's words are complete: they become an item, and wait to be answered."""
         if utterance.final_at < utterance.last_voiced:
-            self._hearing.finalise(utterance)
-        if utterance is self._hearing.current:
-            self._hearing.current = None
+            self.floor.hearing.finalise(utterance)
+        if utterance is self.floor.hearing.current:
+            self.floor.hearing.current = None
             if not utterance.announced:
-                self._announce(utterance)
+                self.floor.announce(utterance)
         self._patience.caller_speaks()
         self.tell(events.InputCommitted(previous_item_id=self.conversation.last_item_id, item_id=utterance.item_id))
         item = self._spoken_item(utterance, None)
@@ -412,14 +268,14 @@ class Session:
             self._settle(self.unanswered.pop(0))
         utterance.committed = True
         if utterance.stream is not None and utterance.ready.is_set():
-            self._tell_transcript(utterance)
+            self.tell_transcript(utterance)
 
     def _settle(self, utterance: Utterance) -> None:
         """Words that no reply of the agent's answers are part of the dialogue as they are."""
         if utterance.text:
             self.conversation.add_user({utterance.item_id: utterance.text})
 
-    def _tell_transcript(self, utterance: Utterance) -> None:
+    def tell_transcript(self, utterance: Utterance) -> None:
         if self.conversation.item(utterance.item_id) is None:
             return  # deleted meanwhile
         if utterance.failed:
@@ -438,7 +294,7 @@ class Session:
 
     # Turns.
 
-    def _begin(self, last_voiced_at: float) -> None:
+    def begin(self, last_voiced_at: float) -> None:
         """Answer what is unanswered, in place of the live reply: the guess goes on if it answers just that."""
         guess = self.guess
         if guess is None or not guess.answers(self.unanswered):
@@ -448,7 +304,7 @@ class Session:
         self.interrupt("turn_detected")
         self.speaker.flush(self._next_epoch())
         self.turn = guess
-        self._policy.reply_began()
+        self.floor.policy.reply_began()
         guess.confirm(last_voiced_at)
 
     def _start(
@@ -464,7 +320,7 @@ class Session:
         sources, self.unanswered = self.unanswered, []
         self.speaker.flush(self._next_epoch())
         turn = self.turn = Turn(self, self.new_id("turn"), sources, options, say=say)
-        self._policy.reply_began()
+        self.floor.policy.reply_began()
         turn.confirm(last_voiced_at)
         self.spawn(turn.run())
         return turn
@@ -477,34 +333,28 @@ class Session:
         turn = self.turn
         if turn is None:
             return
-        self._last_said = (turn.saying, self._hearing.now)
+        self.last_said = (turn.saying, self.floor.hearing.now)
         heard = self.silence()
         heard = heard if heard_most is None else min(heard, heard_most)
         self.turn = None
-        self._policy.reply_ended()
+        self.floor.policy.reply_ended()
         self.spawn(turn.report(turn.stop(heard, went_on=reason == "turn_detected"), time.perf_counter()))
         if turn.leaves_no_trace:
             self.unanswered = [*turn.sources, *self.unanswered]
-        self._announce_late()
+        self.floor.announce_late()
         turn.tell_cancelled(reason, heard)
 
     def ended(self, turn: Turn) -> None:
         """The turn has said all it had to say, or had nothing to say."""
         if self.turn is turn:
             self.turn = None
-            self._last_said = (turn.saying, self._hearing.now)
+            self.last_said = (turn.saying, self.floor.hearing.now)
             self.speaker.resume()
-            self._policy.reply_ended(heard_all=True)
-            self._patience.agent_heard(self._hearing.now + round(self.playout_delay_ms * SAMPLES_PER_MS))
+            self.floor.policy.reply_ended(heard_all=True)
+            self._patience.agent_heard(self.floor.hearing.now + round(self.playout_delay_ms * SAMPLES_PER_MS))
             if self._ends:
                 self.close("the caller said nothing")
-            self._announce_late()
-
-    def _announce_late(self) -> None:
-        """Speech that began over a reply is told once that is over."""
-        utterance = self._hearing.current
-        if utterance is not None and not utterance.announced:
-            self._announce(utterance)
+            self.floor.announce_late()
 
     def remember_reply(self, item_id: str, spoken: Spoken, samples: int) -> None:
         """A reply of which `samples` were heard; it may turn out that fewer were."""
@@ -532,7 +382,7 @@ class Session:
 
     def _on_started(self, epoch: int) -> None:
         if self.turn is not None and self.turn.epoch == epoch:
-            self._policy.reply_audible()
+            self.floor.policy.reply_audible()
             self.turn.on_first_packet()
 
     def _on_drained(self, epoch: int, samples: int) -> None:
@@ -549,7 +399,7 @@ class Session:
             else:
                 self._patience.agent_speaks()
                 if self.turn.all_written and self.speaker.queued_ms <= CLOSING_MS:
-                    self._policy.reply_closing()
+                    self.floor.policy.reply_closing()
                 self.turn.tick(self.heard_of(self.speaker.sent()), tell=ticks % TICKS_PER_HEARD == 0)
 
     # What the client asks for.
@@ -557,45 +407,47 @@ class Session:
     def update(self, update: SessionConfig) -> None:
         """Merge a configuration into the session's. Raises ValueError if it cannot be served."""
         self.settings.update(update)
-        self._policy.config = self.settings.turn
-        self._hearing.client_commits = self.settings.turn_detection is None
-        if self._hearing.client_commits:
-            self._hearing.drop()
+        self.floor.policy.config = self.settings.turn
+        self.floor.hearing.client_commits = self.settings.turn_detection is None
+        if self.floor.hearing.client_commits:
+            self.floor.hearing.drop()
             self.drop_guess()
         else:
-            self._hearing.take_held()
+            self.floor.hearing.take_held()
         self.tell(events.SessionUpdated(session=self.settings.describe(self.call_id)))
 
     def commit(self) -> None:
         """End the caller's turn here. Raises Refused if nothing was said."""
-        utterance = self._hearing.current
-        if self._hearing.client_commits:
-            pcm = self._hearing.take_held()
+        utterance = self.floor.hearing.current
+        if self.floor.hearing.client_commits:
+            pcm = self.floor.hearing.take_held()
             if len(pcm) >= MIN_COMMIT_MS * SAMPLES_PER_MS:
-                utterance = self._hearing.record(self.new_id("item"), pcm, self.settings.language, self.call.language)
+                utterance = self.floor.hearing.record(
+                    self.new_id("item"), pcm, self.settings.language, self.call.language
+                )
         if utterance is None:
             text = f"input_audio_buffer.commit: expected at least {MIN_COMMIT_MS} ms of speech, got less"
             raise Refused("input_audio_buffer_commit_empty", text)
-        utterance.last_voiced = self._hearing.now
-        self._commit(utterance)
+        utterance.last_voiced = self.floor.hearing.now
+        self.take(utterance)
         detection = self.settings.turn_detection
         if detection is not None and detection.create_response:
-            self._begin(0.0)
+            self.begin(0.0)
 
     def clear_input(self) -> None:
         """Forget what was said since the last commit."""
-        self._hearing.drop()
-        self._hearing.take_held()
+        self.floor.hearing.drop()
+        self.floor.hearing.take_held()
         self.drop_guess()
         self.tell(events.InputCleared())
 
     def hear(self, item_id: str, pcm: npt.NDArray[np.int16]) -> None:
         """Words that came as a recording: int16[T] @ 16 kHz. Raises ValueError if it is too long."""
         try:
-            utterance = self._hearing.record(item_id, pcm, self.settings.language, self.call.language)
+            utterance = self.floor.hearing.record(item_id, pcm, self.settings.language, self.call.language)
         except BufferError as error:
             raise ValueError(f"item.content: {error}") from None
-        self._hearing.finalise(utterance)
+        self.floor.hearing.finalise(utterance)
         self._await_answer(utterance)
 
     def read(self, item_id: str, text: str) -> None:
@@ -629,7 +481,7 @@ class Session:
     @property
     def _is_still(self) -> bool:
         """Nobody speaks, and nothing waits to be answered."""
-        return self.turn is None and self._hearing.current is None and not self.unanswered
+        return self.turn is None and self.floor.hearing.current is None and not self.unanswered
 
     def _say(self, text: str) -> Turn:
         """Say something without being asked."""
@@ -642,9 +494,13 @@ class Session:
         self.asked_back += 1
         return self.runtime.agent.lines.unclear.get(self.call.language, "")
 
+    def stays(self) -> None:
+        """The caller speaks: there is no leave to take."""
+        self._ends = False
+
     def _mind_silence(self) -> None:
         """Ask a caller who says nothing whether they are there, and end the call of one who is not."""
-        line = self._patience.due(self._hearing.now)
+        line = self._patience.due(self.floor.hearing.now)
         text = getattr(self.runtime.agent.lines, line).get(self.call.language, "") if line else ""
         if text and self._is_still:
             self._ends = line == "goodbye"
