@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.simulation import (
     DISCIPLINES,
+    Asked,
     Simulation,
     Times,
     capacity_per_s,
@@ -155,6 +157,20 @@ def test_a_lone_reply_takes_the_time_of_its_own_steps() -> None:
         prompt_ms = 1000 * TIMES.seconds("prompt", asked.prompt)
         assert 1000 * simulation.done[0].ttfc_s == pytest.approx(prompt_ms + steps_ms, abs=4.01)
         assert simulation.done[0].stalls == 0
+
+
+def test_a_long_prompt_that_is_read_in_parts_does_not_stall_others() -> None:
+    """A prompt of two seconds arrives 10 ms after a reply that would have spoken after 26 ms."""
+    times = replace(TIMES, prompt_ms={1: 1.0, 2000: 2000.0})
+    workload = [Asked(1.0, 10, 2, 20, 80, 1.0), Asked(0.01, 2000, 2, 20, 80, 1.0)]
+
+    def ttfc_s(part: int) -> float:
+        simulation = Simulation(replace(times, prompt_part=part), DISCIPLINES[2])
+        simulation.arrive(workload, 1.0)
+        return next(reply.ttfc_s for reply in simulation.done if reply.asked is workload[0])
+
+    assert ttfc_s(2000) > 2.0
+    assert ttfc_s(50) < 0.3
 
 
 def test_playback_that_runs_dry_is_counted() -> None:
