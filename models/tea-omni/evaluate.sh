@@ -13,6 +13,7 @@ $PY $HERE/evaluate_voice.py --shuffle --out $CARD/voice_shuffled.json
 $PY $HERE/evaluate_thinker.py $HERE/dialogues/dev.jsonl --timing
 failed=0 # a bar that is missed does not keep the other figures from being measured
 $PY -m tests.evidence text || failed=1
+$PY -m tests.evidence end-of-turn || failed=1
 $PY -m tests.evidence ttfc || failed=1
 if [ -f "$CACHE/zh/meta.jsonl" ] && [ -f "$CACHE/en/meta.jsonl" ] && [ -f "$CACHE/codec/vocoder.npz" ]; then
   $PY $HERE/evaluate_codec.py --cache "$CACHE" --each 14 --out $CARD/codec.json

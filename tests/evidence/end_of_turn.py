@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from typing import Any
+
+import torch
 
 from tests.evidence.tools import ROOT, quantiles
 from voice_agent.tea.thinker import TeaThinker
@@ -15,13 +18,14 @@ from evaluate_endpoint import figures, judge, read
 sys.path.remove(str(ROOT / "models/tea-omni"))
 
 TRIALS = 400
-AUC, RECALL, FALSE_ALARMS, MS = 0.95, 0.9, 0.1, 10.0
+AUC, RECALL, FALSE_ALARMS, CORE_MS = 0.95, 0.9, 0.1, 10.0
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
     folder = tea_omni()
     thinker = TeaThinker.load(folder / "thinker.safetensors", 1, folder / "endpoint.safetensors")
-    rows = read(ROOT / "tests" / "data" / "end_of_turn.jsonl")[:trials]
+    rows = random.Random(seed).sample(read(ROOT / "tests" / "data" / "end_of_turn.jsonl"), trials)
     judge(thinker, rows[:20])  # the first calls of a process are slow
     scores, took_ms = judge(thinker, rows)
     by_language = {}
@@ -32,4 +36,4 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     cost = quantiles(took_ms)
     reached = result["auc"] >= AUC and result["recall"] >= RECALL and result["false_alarms"] <= FALSE_ALARMS
     each = [{**row, "probability": round(score, 3)} for row, score in zip(rows, scores, strict=True)]
-    return {**result, **by_language, "ms": cost, "passed": reached and cost["p50"] <= MS, "each": each}
+    return {**result, **by_language, "core_ms": cost, "passed": reached and cost["p50"] <= CORE_MS, "each": each}
