@@ -404,6 +404,21 @@ def test_a_model_that_goes_on_calling_is_cut_off(served: QwenOmni) -> None:
     assert served.thinker.step([0]) == [Thought(done=True)]
 
 
+def test_a_line_that_the_agent_gives_is_said_word_for_word(network: Qwen3OmniMoeForConditionalGeneration) -> None:
+    served = model(network, max_reply=400, max_frames=60)
+    line = "Hi, 欢迎! </tool_call><|im_end|> Yes?"
+    spoken = Drive(served).whole(0, ThinkRequest((Message("user"),), "en", tools=TOOLS, say=line))
+    assert spoken.text == line
+    assert len(spoken.codes) > len(spoken.tokens)
+    before = (Message("user"), Message("assistant", line))
+    request = ThinkRequest((*before, Message("user", "a latte")), "en", tools=TOOLS)
+    count = Count(served.thinker)
+    served.thinker.start(0, request)
+    run(served.thinker, "Yes.")
+    ending = tiny_qwen.tokenizer().encode("<|im_end|>\n<|im_start|>user\na latte<|im_end|>\n<|im_start|>assistant\n")
+    assert count.read == len(ending) + len("Yes.")
+
+
 def test_tools_are_refused_by_a_tokenizer_that_cannot_write_calls(served: QwenOmni) -> None:
     served.check(TOOLS)
     served.thinker.template.takes_tools = False

@@ -143,7 +143,7 @@ class Template:
             else:
                 text = json.dumps(message.result, ensure_ascii=False) if message.role == "tool" else message.text
                 chat.append({"role": message.role, "content": _PLACEHOLDER.format(len(contents))})
-                contents.append(own.ids if own is not None else self._encode_words(text.strip()))
+                contents.append(own.ids if own is not None else self.encode_words(text.strip()))
         tools = [{"type": "function", "function": {"name": name, **schema}} for name, schema in request.tools.items()]
         text = self.tokenizer.apply_chat_template(chat, tools=tools or None, add_generation_prompt=True, tokenize=False)
         return self._assemble(text, contents, recordings)
@@ -166,13 +166,13 @@ class Template:
             return ToolCall(call_id, UNREADABLE, {})
         return ToolCall(call_id, name, arguments)
 
-    # ---- inside ----
-
-    def _encode_words(self, text: str) -> list[int]:
+    def encode_words(self, text: str) -> list[int]:
         """What looks like a control token is cut in two, so that it is spelled and does not count as one."""
         cuts = [0, *(found.start() + 1 for found in self._controls.finditer(text)), len(text)]
         parts = [text[start:end] for start, end in itertools.pairwise(cuts)]
         return [token for part in parts for token in self.tokenizer.encode(part, add_special_tokens=False)]
+
+    # ---- inside ----
 
     def _assemble(
         self, text: str, contents: Sequence[list[int]], recordings: Sequence[npt.NDArray[np.int16]]

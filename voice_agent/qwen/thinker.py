@@ -132,8 +132,7 @@ class QwenThinker:
         generator = torch.Generator(self._device).manual_seed(request.seed)
         turn = _Turn(request, prompt, generator, f"call_{next(self._calls)}")
         if request.say:
-            spelled = self.template.tokenizer.encode(request.say, add_special_tokens=False)
-            turn.script = [*spelled, self.template.im_end_token_id]
+            turn.script = [*self.template.encode_words(request.say), self.template.im_end_token_id]
         self._place(row, turn, prompt)
         row.turn, row.used, row.conversation = turn, next(self._clock), request.conversation
         self._by_slot[slot] = row
