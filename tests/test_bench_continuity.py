@@ -142,6 +142,33 @@ def test_an_interruption_is_timed_by_its_first_faded_sample(stop: float) -> None
     assert turn.yield_ms == pytest.approx(1000 * stop, abs=6)
 
 
+def test_an_interrupted_reply_that_comes_back_is_seen() -> None:
+    """It pauses, goes on 700 ms later for half a second, and ends then."""
+    pieces = (REPLY_AT, REPLY[: cut(3.2)]), (3.9, REPLY[cut(3.2) : cut(3.7)]), (6.5, voice(2, seed=7))
+    back = second_turn(heard(*pieces), "stop", (3.0, 3.5))
+    assert back.came_back is True
+    assert back.stopped is True
+    assert back.yield_ms == pytest.approx(1400, abs=6)
+    gone = second_turn(heard(pieces[0], pieces[2]), "stop", (3.0, 3.5))
+    assert (gone.came_back, gone.stopped) == (False, True)
+    assert gone.yield_ms == pytest.approx(200, abs=6)
+
+
+def test_a_new_reply_that_opens_with_the_same_words_is_not_the_old_one() -> None:
+    again = np.concatenate((REPLY[:12_000], voice(2, seed=8)))
+    turn = second_turn(heard((REPLY_AT, REPLY[: cut(3.2)]), (4.2, again)), "stop", (3.0, 3.5))
+    assert turn.came_back is False
+    assert turn.yield_ms == pytest.approx(200, abs=6)
+
+
+def test_a_server_that_tells_that_it_went_on_is_believed() -> None:
+    told = [(3.8, {"type": "agent.turn.resumed"})]
+    said = call(12, [ASKED, ("stop", [(3.0, 3.5)])], [(1.5, 3.2), (3.85, 5.5)], told)
+    turn = measure(said).turns[1]
+    assert (turn.came_back, turn.stopped) == (True, False)
+    assert turn.yield_ms == pytest.approx(2500, abs=6)
+
+
 def test_a_call_that_was_never_placed_uncut_has_no_such_figures() -> None:
     recording = call(12, [ASKED, ("ignore", [(3.0, 3.4)])], [], received=heard((REPLY_AT, REPLY)))
     turn = measure(recording).turns[1]

@@ -57,7 +57,11 @@ def _turn(turn: Turn, recording: Recording, figures: CallFigures, number: int) -
 
     at_most("within_ms", asserts.within_ms, measured.yield_playout_ms if turn.expect == "stop" else measured.v2v_ms)
     at_most("answer_within_ms", asserts.answer_within_ms, measured.answer_ms)
-    at_most("resume_within_ms", asserts.resume_within_ms, measured.resume_gap_ms)
+    # Beside an uncut call it is known whether the reply was paused, and from the sound's end on; else there is its gap.
+    known = measured.repeated_ms is not None
+    at_most(
+        "resume_within_ms", asserts.resume_within_ms, measured.resume_ms or 0.0 if known else measured.resume_gap_ms
+    )
     window = turn_window(recording, figures, number)
     if asserts.cer is not None:
         at_most("cer", asserts.cer, character_error(turn.text, heard_text(recording.events, *window)))

@@ -34,6 +34,9 @@ FADE_S = 0.02
 PAUSE_S = 0.06
 """Silence beyond the reply's own from which it was paused."""
 
+NEAR_S = 1.0
+"""A reply goes on from within a second of where it was."""
+
 FADED_DB = 3.0
 FADED_DBFS = -40.0
 _NEAR = RATE // 50
@@ -46,12 +49,14 @@ class Course:
     """How a reply ran after something was said over it; times in samples of the received line.
 
     `faded`: the first sample that is quieter than in the uncut reply. `resumed`: where it went on after its last pause;
-    None if it was not paused, or never went on. `repeated`, `skipped`: seconds of voice heard twice, and never.
-    `other`: what came then is not this reply. `complete`: it was heard to its end.
+    None if it was not paused, or never went on. `went_on`: the same, if it was from about where it had been: a new
+    reply may open with the same words. `repeated`, `skipped`: seconds of voice heard twice, and never. `other`: what
+    came then is not this reply. `complete`: it was heard to its end.
     """
 
     faded: int | None
     resumed: int | None
+    went_on: int | None
     repeated: float
     skipped: float
     other: bool
@@ -97,6 +102,7 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
     if running and running[0][0] <= onset:
         stopped = running.pop(0)[1]
     resumed: int | None = None
+    went_on: int | None = None
     repeated = skipped = 0.0
     other = False
     for goes_on, ends in running:
@@ -111,6 +117,8 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
         left, here = stopped + lag, goes_on + after
         if goes_on - stopped - max(0, here - left) >= PAUSE_S * RATE:
             resumed = goes_on
+            if place is not None and abs(here - left) <= NEAR_S * RATE:
+                went_on = goes_on
         if here < left:
             repeated += voice_s(uncut[max(0, here) : left])
         else:
@@ -118,7 +126,7 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
         lag, stopped = after, ends
     complete = not other and voice_s(uncut[max(0, stopped + lag) :]) < PAUSE_S
     faded = _faded(heard, uncut, onset, until, first_lag)
-    return Course(faded, resumed, round(repeated, 4), round(skipped, 4), other, complete)
+    return Course(faded, resumed, went_on, round(repeated, 4), round(skipped, 4), other, complete)
 
 
 def _beyond_fade(pcm: Pcm) -> float:

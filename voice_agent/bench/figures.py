@@ -58,8 +58,9 @@ class TurnFigures:
     eot_delay: last voiced sample → turn committed. ttfa: turn committed → first voiced sample at playout.
     early: the agent began before the caller had ended. pauses, taken_over: thinking pauses, and those in which the
     agent began to speak; `taken_over_fdb`: of them by Full-Duplex-Bench's rule.
-    yield: caller's onset → last voiced sample of the reply cut in on; stopped: it ended within 2 s. stale: voice of
-    it that still came later. kept: a sound that is no interruption did not end the reply, or began none.
+    yield: caller's onset → last voiced sample of the reply cut in on; stopped: it ended within 2 s. came_back: it went
+    on after a pause. stale: voice of it that still came later. kept: a sound that is no interruption did not end the
+    reply, or began none.
     resume_gap: the longest silence that such a sound put into the reply.
     With the same call uncut beside it, by the sound alone (`continuity`): faded: onset → first sample of the reply that
     is quieter than it would be; resume: the sound's end → a reply that was paused goes on, 0 if it went on before;
@@ -82,6 +83,7 @@ class TurnFigures:
     taken_over: int = 0
     taken_over_fdb: int = 0
     stopped: bool | None = None
+    came_back: bool | None = None
     yield_ms: float | None = None
     yield_playout_ms: float | None = None
     stale_ms: float | None = None
@@ -192,7 +194,7 @@ def _turn(recording: Recording, agent: _Agent, number: int, replies: dict[int, P
     uncut = replies.get(answered[-1]) if answered else None
     if said.expect in ("respond", "stop"):
         if said.expect == "stop":
-            _interruption(turn, recording, agent, onset, end, uncut)
+            _interruption(turn, recording, agent, onset, end, limit, uncut)
         _response(turn, recording, agent, onset, end, limit)
     elif said.expect == "ignore":
         _distraction(turn, recording, agent, onset, end, limit, uncut)
@@ -245,10 +247,23 @@ def _server_side(events: tuple[Event, ...], after: float, before: float) -> dict
 
 
 def _interruption(
-    turn: TurnFigures, recording: Recording, agent: _Agent, onset: float, end: float, uncut: Pcm | None
+    turn: TurnFigures,
+    recording: Recording,
+    agent: _Agent,
+    onset: float,
+    end: float,
+    limit: float,
+    uncut: Pcm | None,
 ) -> None:
     course = None if uncut is None else agent.course(onset, onset + STOPPED_S, uncut)
-    arrived, heard = (_stop(agent, onset, end, heard) for heard in (False, True))
+    since = _came_back(recording, agent, course, onset, limit)
+    turn.came_back = since is not None
+    if since is None:
+        arrived, heard = (_stop(agent, onset, end, heard) for heard in (False, True))
+    else:
+        # It ends where it ends after that, and what comes then is told from it by half a second of silence alone.
+        # What is heard of it at playout may begin a little later.
+        arrived, heard = (_stop(agent, since + ON_THE_WAY_S, np.inf, heard) for heard in (False, True))
     if arrived is None and heard is None:
         if course is not None and not course.complete and not course.other:
             # The onset fell into a silence of the reply's own, and the rest of it never came.
@@ -262,6 +277,18 @@ def _interruption(
     if course is not None and course.faded is not None:
         turn.faded_ms = _ms(agent.line.time(course.faded) - onset)
     turn.stale_ms = _ms(_stale(recording, agent, last if arrived is None else arrived, onset, end))
+
+
+def _came_back(recording: Recording, agent: _Agent, course: Course | None, onset: float, limit: float) -> float | None:
+    """When the reply went on last after the caller cut in, by its sound or by the server's word; None if it did not."""
+    found = []
+    if course is not None and course.went_on is not None:
+        found.append(agent.line.time(course.went_on))
+    voices = [voice.start for voice in agent.voices(FINE_JOIN_S) if onset < voice.start < limit]
+    for event in recording.events:
+        if event.data.get("type") == "agent.turn.resumed" and onset < event.at < limit:
+            found += [start for start in voices if start >= event.at - ON_THE_WAY_S][:1]
+    return max(found, default=None)
 
 
 def _stop(agent: _Agent, onset: float, end: float, heard: bool) -> float | None:

@@ -56,6 +56,7 @@ KINDS = {
         Kind("responded", "turns answered", "higher", share=True),
         Kind("early", "turns broken into", "lower", share=True),
         Kind("yielded", "yield rate", "higher", share=True),
+        Kind("came_back", "interrupted replies that came back", "lower", share=True),
         Kind("kept", "selectivity", "higher", share=True),
         Kind("pause_tor", "pause TOR", "lower", share=True),
         Kind("pause_tor_fdb", "pause TOR, Full-Duplex-Bench's rule", "lower", share=True),
@@ -171,6 +172,7 @@ def _put_turn(turn: dict[str, Any], put: Any) -> None:
         put("responded", turn["responded"])
         put("early", turn["early"])
     put("yielded", turn["stopped"])
+    put("came_back", turn.get("came_back"))
     put("kept", turn["kept"])
     for number in range(turn["pauses"]):
         put("pause_tor", number < turn["taken_over"])
