@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
+import torch
 
-from tests.fakes import FakeModel, FakeTalker, FakeThinker
+from tests.fakes import FakeCodec, FakeModel, FakeTalker, FakeThinker
 from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Engine, Reply
 from voice_agent.engine.schedule import TEXT_GAP_S, Claim, Deadline
@@ -366,3 +367,37 @@ def test_a_thousand_aborts_at_random_moments_leave_everything_as_it_was(engine: 
         assert stage.slots_in_use == stage.waiting == 0
         assert len(stage._tombstones) <= 1024
     assert model.rows_in_use == 0
+
+
+@pytest.mark.parametrize(("quiet", "left_out"), [(0, 0), (1000, 1000), (1700, 1700), (4000, 1920)])
+def test_the_silence_before_a_reply_is_left_out_and_what_was_heard_is_counted_with_it(
+    quiet: int, left_out: int
+) -> None:
+    class Hesitant(FakeCodec):
+        def step(self, slots: Sequence[int], codes: torch.Tensor) -> list[np.ndarray]:
+            chunks = super().step(slots, codes)
+            for chunk in chunks:
+                chunk[: max(0, quiet - self.made)] = 0
+                self.made += len(chunk)
+            return chunks
+
+        made = 0
+
+    async def work() -> None:
+        model = FakeModel(codec=Hesitant())
+        engine, listener = Engine(model, ahead_ms=60_000), Listener()
+        try:
+            reply = engine.reply(REQUEST, listener)
+            await listener.done.wait()
+            whole = np.repeat(np.arange(1, 5, dtype=np.float32) / 1000, 2400)
+            whole[:quiet] = 0
+            pcm = np.concatenate(listener.pcm)
+            assert np.array_equal(pcm, whole[left_out:])
+            for token in range(4):
+                end = 2400 * (token + 1) - left_out
+                assert reply.spoken.heard_text(end).split() == ["one", "two", "three", "four"][: token + 1]
+                assert len(reply.spoken.heard_text(end - 1200).split()) == token
+        finally:
+            engine.close()
+
+    run(work)

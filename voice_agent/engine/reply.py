@@ -15,6 +15,12 @@ from voice_agent.engine.stage import Receipt, receipts_of
 from voice_agent.engine.stages import Pcm, Stages
 
 
+QUIET = 10 ** (-61 / 20)
+"""A reply begins where a sample first passes this; full scale is 1."""
+MOST_LEAD_MS = 80
+"""Silence before a reply that is left out: nobody is kept waiting for it."""
+
+
 class ReplyListener(Protocol):
     """Called on the event loop, in order; never after `Reply.abort` has been called."""
 
@@ -42,15 +48,19 @@ class Marks:
 
 @dataclass(frozen=True)
 class Spoken:
-    """The text of a reply by tokens, and the token that each codec frame speaks."""
+    """The text of a reply by tokens, and the token that each codec frame speaks.
+
+    Samples are counted from the first one that is played, which is `lead` samples after the first that was made.
+    """
 
     pieces: tuple[str, ...]
     positions: tuple[int, ...]
     samples_per_frame: int
+    lead: int = 0
 
     def heard_tokens(self, samples: int) -> int:
         """How many tokens were spoken to their end within these samples (codec frame → talker position → token)."""
-        frames = min(samples // self.samples_per_frame, len(self.positions))
+        frames = min((samples + self.lead) // self.samples_per_frame if samples else 0, len(self.positions))
         if frames == 0:
             return 0
         now = self.positions[frames - 1]
@@ -75,6 +85,8 @@ class Reply:
     pieces: list[str] = field(default_factory=list)
     positions: list[int] = field(default_factory=list)
     aborted: bool = False
+    lead: int = 0
+    _sounds: bool = False
 
     @property
     def text(self) -> str:
@@ -88,7 +100,7 @@ class Reply:
     def played(self, samples: int) -> None:
         """Tell talker and codec how much was heard, in samples of the codec's rate."""
         if self.speak:
-            frames = samples // self.engine.samples_per_frame
+            frames = self._frames(samples)
             self.engine.talker.played(self.rid, frames)
             self.engine.codec.played(self.rid, frames)
 
@@ -100,15 +112,19 @@ class Reply:
     @property
     def spoken(self) -> Spoken:
         """What was spoken so far, to be kept when the reply is over."""
-        return Spoken(tuple(self.pieces), tuple(self.positions), self.engine.samples_per_frame)
+        return Spoken(tuple(self.pieces), tuple(self.positions), self.engine.samples_per_frame, self.lead)
 
     def abort(self, heard_samples: int = 0) -> asyncio.Future[list[Receipt]]:
         """Abort in all stages at once; the future gives their receipts. The listener hears nothing more."""
         self.aborted = True
-        frames = heard_samples // self.engine.samples_per_frame
+        frames = self._frames(heard_samples)
         return self.engine.abort(
             self.rid, tokens=self.spoken.heard_tokens(heard_samples), frames=frames, speak=self.speak
         )
+
+    def _frames(self, samples: int) -> int:
+        """Codec frames that so many samples, as they are played, have spoken."""
+        return (samples + self.lead) // self.engine.samples_per_frame if samples else 0
 
     # The worker threads' side.
 
@@ -147,7 +163,18 @@ class Reply:
     def _on_pcm(self, pcm: Pcm, last: bool) -> None:
         if len(pcm):
             self.marks.first_chunk = self.marks.first_chunk or time.perf_counter()
-        self._tell(self.listener.on_pcm, np.asarray(pcm, dtype=np.float32), last)
+        self._tell(self.listener.on_pcm, self._from_first_sound(np.asarray(pcm, dtype=np.float32)), last)
+
+    def _from_first_sound(self, pcm: Pcm) -> Pcm:
+        """The samples without the silence before the reply's first sound; `lead` counts those that were left out."""
+        if self._sounds:
+            return pcm
+        loud = np.flatnonzero(np.abs(pcm) > QUIET)
+        most = MOST_LEAD_MS * self.engine.sample_rate // 1000 - self.lead
+        silent = min(int(loud[0]) if len(loud) else len(pcm), most)
+        self._sounds = bool(len(loud)) or silent == most
+        self.lead += silent
+        return pcm[silent:]
 
     def _on_failed(self, stage: str, error: BaseException) -> None:
         self._tell(self.listener.on_failed, stage, error)
