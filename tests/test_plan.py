@@ -172,6 +172,7 @@ def test_the_command_prints_a_table_or_json() -> None:
     assert view["call_bytes"] == sum(stage["call_bytes"] for stage in view["stages"].values())
     sentences = told(make_plan("tea-omni", "1,300,100", Config()))
     assert sentences[0].startswith("There is memory for ")
+    assert sentences[-1].endswith("Memory is the limit.")
     assert "do not fit" in told(make_plan("tea-omni", "0.01,300,100", Config()))[0]
 
 

@@ -41,9 +41,10 @@ def told(plan: Plan) -> list[str]:
         )
     return [
         memory,
-        f"The {first.stage} is full first: at {first.bears(device)} calls that speak, with the device to itself.",
+        f"Of the stages the {first.stage} is full first: at {first.bears(device)} calls that speak, with the device to "
+        "itself.",
         f"All stages on this one device: {plan.together} calls that speak, if nothing but bytes, arithmetic and the "
-        "start of kernels takes time.",
+        f"start of kernels takes time. {'Memory' if plan.fit < plan.together else 'Time'} is the limit.",
     ]
 
 
