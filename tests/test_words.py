@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from voice_agent.words import LIKELY, kind_of, length
+from voice_agent.words import LIKELY, kind_of
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "等", "Bye.", "Thank you for watching!"])
@@ -96,9 +96,3 @@ def test_what_is_written_over_and_over_takes_no_longer() -> None:
 def test_what_is_likely_over_a_reply_is_what_is_told_apart(language: str) -> None:
     kinds = {kind_of(word) for word in LIKELY[language].replace("、", ",").split(",")}
     assert kinds == {"backchannel", "stop"}
-
-
-def test_length_counts_syllables_and_english_words() -> None:
-    assert length("我要一杯 latte") == 5
-    assert length("wait a minute") == 3
-    assert length("") == 0

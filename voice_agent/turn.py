@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from voice_agent.vad import VadEvent
-from voice_agent.words import Kind, kind_of, length
+from voice_agent.words import Kind, kind_of
 
 SAMPLES_PER_MS = 16
 WINDOW = 512
@@ -45,10 +45,9 @@ class TurnConfig(BaseModel):
     """A turn is ended after this much, whatever is said."""
     barge_in_ms: int = Field(850, ge=40, le=5000)
     """Voice over a reply that cancels it while the recogniser has not said anything."""
-    word_ms: int = Field(450, ge=0, le=2000)
-    """Over a reply that is heard, less voice than this holds no other words than stop words and backchannels."""
-    faint_ms: int = Field(480, ge=0, le=2000)
-    """The same for one or two words while the voice goes on: they may be the beginning of a backchannel."""
+    word_ms: int = Field(500, ge=0, le=2000)
+    """Over a reply that is heard, other words than those to stop count only in so much voice: a shorter one is more
+    likely a backchannel that was not understood, or the beginning of one."""
     resume_ms: int = Field(320, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
     noise_ms: int = Field(1000, ge=100, le=5000)
@@ -124,7 +123,6 @@ class _Utterance:
     speculated_at: int | None = None
     complete: float | None = None
     said: Kind | None = None
-    length: int = 0
     covered: int = 0
     powers: deque[float] = field(default_factory=lambda: deque(maxlen=8))
     loudest: float = 0.0
@@ -204,7 +202,7 @@ class TurnPolicy:
             return []
         if not text and kind_of(doubted) == "stop":
             text = doubted
-        utterance.said, utterance.length, utterance.covered = kind_of(text), length(text), at
+        utterance.said, utterance.covered = kind_of(text), at
         return self._judge(utterance)
 
     def turn_end(self, probability: float, at: int) -> list[Action]:
@@ -304,8 +302,7 @@ class TurnPolicy:
         if whole and self._reply == "thought":
             return True
         heard = min(utterance.covered, utterance.last_voiced) - utterance.onset
-        least = self.config.word_ms if whole or utterance.length > 2 else self.config.faint_ms
-        return heard >= self._samples(least)
+        return heard >= self._samples(self.config.word_ms)
 
     def _is_quiet(self, utterance: _Utterance) -> bool:
         if self._callers_db is None or utterance.voiced < self._samples(200) or not utterance.loudest:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pypinyin import lazy_pinyin
 
-__all__ = ["LIKELY", "Kind", "kind_of", "length"]
+__all__ = ["LIKELY", "Kind", "kind_of"]
 
 Kind = Literal["none", "backchannel", "stop", "words"]
 """none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
@@ -66,11 +66,6 @@ def kind_of(text: str) -> Kind:
     if _stop().search(sounds):
         return "stop"
     return "backchannel" if _made_of(_BACKCHANNELS, loosely=True).fullmatch(_loosened(sounds)) else "words"
-
-
-def length(text: str) -> int:
-    """Syllables of Mandarin and words of English in a text."""
-    return _sounds(text).count(" ")
 
 
 def _sounds(text: str) -> str:
