@@ -428,6 +428,7 @@ def test_the_main_states_break_no_rule_of_accessibility(browser: Browser, addres
     start_call(page)
     play(page, until(recording("order_zh"), "agent.turn.receipts"))
     assert broken() == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page scrolls sideways"
     page.click("#hang-up")
     assert broken() == []
     context.close()

@@ -125,7 +125,7 @@ function screensView(onchip) {
       start.setAttribute("aria-disabled", String(connecting));
       show(byId("cancel"), connecting);
       show(byId("start-typing"), !connecting && (phase !== "failed" || TYPING_HELPS.has(error.code)));
-      show(byId("welcome-chips"), !talked);
+      show(byId("welcome-chips"), !talked && error?.code !== "unauthorized");
       show(byId("licence"), !talked);
       chipsView(byId("chips-idle"), { t });
       chipsView(byId("chips-live"), { t, onchip });
