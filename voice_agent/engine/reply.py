@@ -14,7 +14,6 @@ from voice_agent.engine.protocols import CodecFrame, KnowsTools, OmniModel, Thin
 from voice_agent.engine.stage import Receipt, receipts_of
 from voice_agent.engine.stages import Pcm, Stages
 
-
 QUIET = 10 ** (-61 / 20)
 """A reply begins where a sample first passes this; full scale is 1."""
 MOST_LEAD_MS = 80
