@@ -17,7 +17,7 @@ from tests import tiny_qwen
 from tests.test_engine import Listener
 from tests.tiny_qwen import Drive, Reference, Spoken, model, reference
 from voice_agent.engine.protocols import Message, ThinkRequest
-from voice_agent.engine.reply import Engine
+from voice_agent.engine.reply import QUIET, Engine, Reply
 from voice_agent.qwen.model import QwenOmni
 
 pytestmark = pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")
@@ -73,6 +73,13 @@ def assert_equal(spoken: Spoken, whole: Reference) -> None:
     for ours, theirs in ((spoken.text_logits, whole.text_logits), (spoken.code_logits, whole.code_logits)):
         assert ours
         assert all(float((a - b).abs().max()) < 1e-9 for a, b in zip(ours, theirs, strict=False))
+
+
+def assert_heard(reply: Reply, listener: Listener, spoken: Spoken) -> None:
+    """The listener got the same samples, but for silence before the first sound."""
+    whole = np.concatenate(spoken.pcm)
+    assert np.abs(whole[: reply.lead]).max(initial=0) <= QUIET
+    assert np.allclose(np.concatenate(listener.pcm), whole[reply.lead :], rtol=0, atol=1e-6)
 
 
 def cases() -> list[ThinkRequest]:
@@ -309,7 +316,7 @@ def test_an_abort_at_any_step_of_any_stage_leaves_the_others_as_they_were(
             await listener.done.wait()
             assert not listener.failures
             assert reply.text == spoken.text
-            assert np.allclose(np.concatenate(listener.pcm), np.concatenate(spoken.pcm), rtol=0, atol=1e-6)
+            assert_heard(reply, listener, spoken)
         assert not listeners[0].done.is_set()
 
     asyncio.run(asyncio.wait_for(work(), 60))
@@ -331,7 +338,7 @@ def test_through_the_engine_a_reply_is_the_same(
         for spoken, listener, reply in zip(alone, listeners, replies, strict=False):
             assert not listener.failures
             assert reply.text == spoken.text
-            assert np.allclose(np.concatenate(listener.pcm), np.concatenate(spoken.pcm), rtol=0, atol=1e-6)
+            assert_heard(reply, listener, spoken)
 
     asyncio.run(asyncio.wait_for(work(), 60))
     assert engine.thinker.slots_in_use == engine.talker.slots_in_use == engine.codec.slots_in_use == 0
