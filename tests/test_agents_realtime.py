@@ -129,7 +129,7 @@ def test_in_the_browser_it_orders_with_tools_of_its_own_and_is_interrupted(tmp_p
             assert ordered.items() <= line.items()
 
             voice.say(page, ORDERS / "order.wav", wait=False)
-            expect(page.locator("#state")).to_have_text("interrupted", timeout=10_000)
+            expect(page.locator("#state")).to_have_text("interrupted")
             page.wait_for_function("JSON.parse(document.getElementById('cart').textContent).length === 2")
             page.wait_for_function(
                 "session.history.filter(({ role, status }) => role === 'assistant' && status === 'completed').length"
