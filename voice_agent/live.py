@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -217,7 +218,7 @@ class Turn:
     def _ask(self, request: ThinkRequest) -> None:
         session = self.session
         self._progress_at = time.perf_counter()
-        request = replace(request, conversation=session.conversation_id)
+        request = replace(request, conversation=session.conversation_id, seed=zlib.crc32(self.id.encode()))
         self.reply = session.runtime.engine.reply(request, self, speak=self._spoken)
         self._when_certain(self.told.created)
 
