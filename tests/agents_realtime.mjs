@@ -36,7 +36,7 @@ await session.connect({ apiKey });
 say(600, 1000);
 say(700, 0);
 await until(() => seen.audioBytes > 48 * 300, "the reply");
-say(400, 1000);
+say(1000, 1000);
 await until(() => seen.interrupted > 0, "the interruption");
 say(700, 0);
 await until(() => seen.tools.length === 2, "the second turn");

@@ -98,6 +98,20 @@ def test_a_reply_whose_caller_speaks_on_before_it_is_heard_waits_and_is_joined()
     run(work)
 
 
+def test_a_client_that_stops_sending_in_the_middle_of_a_voice_holds_the_reply_for_a_bounded_time() -> None:
+    async def work() -> None:
+        bench = Bench(FakeModel(FakeThinker(reply=REPLY)), ["first", "more"], turn={"pause_max_ms": 500})
+        async with in_call(bench):
+            await in_a_reply(bench)
+            await bench.say(320)
+            await bench.until(lambda: bench.speaker.paused)
+            await bench.until(lambda: not bench.speaker.paused)
+            assert bench.session.turn is not None
+            assert "agent.turn.resumed" in bench.kinds()
+
+    run(work)
+
+
 def test_a_client_that_forbids_interruptions_hears_no_pause() -> None:
     async def work() -> None:
         async with in_call(Bench(FakeModel(FakeThinker(reply=REPLY)), ["first", "stop"])) as bench:

@@ -56,6 +56,11 @@ class Floor:
         if utterance is not None and not utterance.announced:
             self.announce(utterance)
 
+    def tick(self) -> None:
+        """A client that stops sending audio stops the policy's time too: the reply that it holds goes on."""
+        if self._session.speaker.paused and self.hearing.silent_for() * 1000 >= self.policy.config.pause_max_ms:
+            self._hold("resume")
+
     def _on_voice(self, heard: list[VadEvent]) -> None:
         for event in heard:
             self._do(self.policy.on(event))

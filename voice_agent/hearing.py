@@ -152,6 +152,10 @@ class Hearing:
         """When this sample of the caller's audio arrived (`time.perf_counter()`)."""
         return next((at for end, at in self._arrivals if end >= sample), time.perf_counter())
 
+    def silent_for(self) -> float:
+        """Seconds since any audio came, silence included; 0 before the first."""
+        return time.perf_counter() - self._arrivals[-1][1] if self._arrivals else 0.0
+
     @property
     def now(self) -> int:
         """Samples that the voice detector has seen."""

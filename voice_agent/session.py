@@ -394,6 +394,7 @@ class Session:
         while True:
             await anyio.sleep(TICK_S)
             ticks += 1
+            self.floor.tick()
             if self.turn is None:
                 self._mind_silence()
             else:
