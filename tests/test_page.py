@@ -357,7 +357,8 @@ def test_everything_has_a_name_and_a_place_in_the_focus_order(context: BrowserCo
     start_call(page)
     nameless = page.evaluate(
         """[...document.querySelectorAll('button, input, canvas, [role=region], [role=group]')].filter((e) =>
-             !(e.ariaLabel || e.textContent.trim() || e.getAttribute('aria-labelledby'))).map((e) => e.outerHTML)"""
+             !(e.ariaLabel || e.textContent.trim() || e.getAttribute('aria-labelledby') || e.labels?.length)
+           ).map((e) => e.outerHTML)"""
     )
     assert nameless == []
     page.locator("#call").focus()
