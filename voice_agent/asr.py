@@ -137,6 +137,11 @@ class AsrPool:
             raise RuntimeError("expected an open pool: it was closed")
         return AsrStream(self, language, prompt, likely)
 
+    @property
+    def busy(self) -> bool:
+        """Whether finals are waiting or under way."""
+        return bool(self._finals or self._running)
+
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
         with self._changed:

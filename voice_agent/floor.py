@@ -32,6 +32,8 @@ ECHO_TAIL_MS = 2000
 ECHO_SHARE = 0.3
 # The probability that a turn is complete where nobody can say.
 UNSURE = 0.5
+# Words that are less likely to be all of the turn are not answered ahead of its end.
+GUESS_FROM = 0.3
 
 
 class Floor:
@@ -88,7 +90,7 @@ class Floor:
         elif utterance is None:
             return
         elif action.kind == "speculate":
-            self.hearing.finalise(utterance)
+            self.hearing.finalise(utterance, early=True)
         elif action.kind == "unspeculate":
             self.hearing.unspeculate(utterance)
             self._session.drop_guess()
@@ -162,9 +164,10 @@ class Floor:
         if utterance is self.hearing.current and not utterance.failed:
             self._do(self.policy.words(utterance.text, utterance.final_at))
         if utterance is self.hearing.current:
-            self._session.begin_guess(utterance)
             if self._judges:
                 self._session.spawn(self._judge(utterance, utterance.generation))
+            else:
+                self._session.begin_guess(utterance)
 
     async def _judge(self, utterance: Utterance, generation: int) -> None:
         """Ask the thinker whether these words are all of the turn."""
@@ -179,4 +182,6 @@ class Floor:
             except Exception:
                 log.exception("call %s: the end of a turn could not be judged", self._session.call_id)
         if utterance is self.hearing.current and generation == utterance.generation:
+            if complete >= GUESS_FROM:
+                self._session.begin_guess(utterance)
             self._do(self.policy.turn_end(complete, utterance.final_at))

@@ -37,6 +37,8 @@ RECENT_MS = 3000
 # Audio that a client who ends its turns by itself may have said before a commit; beyond it the oldest goes.
 HELD_MS = 30_000
 PRE_ROLL_MS = 200
+# How long a transcript that may be for nothing gives way to others that are under way.
+BUSY_S = 0.1
 # Verdicts of a recogniser that heard speech and does not believe what it has written.
 UNCLEAR = ("unlikely", "too_dense", "repeated")
 
@@ -65,6 +67,7 @@ class Utterance:
     seconds: float = 0.0
     failed: bool = False
     unclear: bool = False
+    work: asyncio.Task[None] | None = None
     language: Language | None = None
     ready: anyio.Event = field(default_factory=anyio.Event)
 
@@ -90,7 +93,10 @@ class Hearing:
     """
 
     def __init__(
-        self, runtime: Runtime, speaker: Speaker, spawn: Callable[[Coroutine[Any, Any, None]], object]
+        self,
+        runtime: Runtime,
+        speaker: Speaker,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None] | None],
     ) -> None:
         self.on_voice: Callable[[list[VadEvent]], None] = lambda events: None
         self.on_partial: Callable[[Utterance, Transcript, int], None] = lambda utterance, transcript, at: None
@@ -211,17 +217,24 @@ class Hearing:
         """The caller goes on: the final transcript that was begun is none."""
         utterance.generation += 1
         utterance.final_at = -1
+        if utterance.work is not None:
+            utterance.work.cancel()
 
-    def finalise(self, utterance: Utterance) -> None:
-        """Begin the final transcript of what was said so far; a later one supersedes it."""
+    def finalise(self, utterance: Utterance, *, early: bool = False) -> None:
+        """Begin the final transcript of what was said so far; a later one supersedes it.
+
+        `early`: the caller may well go on. With other transcripts under way it then waits for `BUSY_S`.
+        """
         utterance.generation += 1
         utterance.final_at = self._recent_end
         utterance.ready = anyio.Event()
-        self._spawn(self._transcribe(utterance, utterance.generation))
+        utterance.work = self._spawn(self._transcribe(utterance, utterance.generation, early))
 
-    async def _transcribe(self, utterance: Utterance, generation: int) -> None:
+    async def _transcribe(self, utterance: Utterance, generation: int, early: bool) -> None:
         assert utterance.stream is not None
         try:
+            if early and self._runtime.asr.busy:
+                await asyncio.sleep(BUSY_S)
             transcript = await utterance.stream.final()
         except Exception:
             log.exception("recognition failed")

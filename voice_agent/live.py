@@ -112,6 +112,8 @@ class Turn:
         self._certain, self.epoch = True, self.session.epoch
         self._last_voiced_at = last_voiced_at
         self._committed_at = self._progress_at = time.perf_counter()
+        if self.reply is not None:
+            self.reply.hold(False)
         waiting, self._at_confirm = self._at_confirm, []
         for act in waiting:
             act()
@@ -312,6 +314,8 @@ class Turn:
 
     def on_pcm(self, pcm: Pcm, last: bool) -> None:
         self._progress_at = time.perf_counter()
+        if not self._certain and self.reply is not None:
+            self.reply.hold(True)  # no more of it than its beginning is made before it is certain
         self._when_certain(lambda: self._play(pcm, last))
 
     def _play(self, pcm: Pcm, last: bool) -> None:
