@@ -88,12 +88,14 @@ class FakeAsr:
     hold: asyncio.Event | None = None
     streams: list[FakeStream] = field(default_factory=list)
     language: str = "en"
-    busy = False
 
     def open(self, language: Any, prompt: Any, likely: str) -> FakeStream:
         stream = FakeStream(self.texts[min(len(self.streams), len(self.texts) - 1)], self.language, hold=self.hold)
         self.streams.append(stream)
         return stream
+
+    def busy_beside(self, stream: FakeStream) -> bool:
+        return False
 
 
 class LoudCodec(FakeCodec):

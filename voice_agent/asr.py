@@ -45,6 +45,9 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
+LATELY_S = 1.0
+"""A pool that transcribed other callers so short a time ago is shared with them."""
+
 
 class AsrConfig(BaseModel):
     """Unknown keys are refused."""
@@ -116,6 +119,7 @@ class AsrPool:
         self._changed = threading.Condition()
         self._finals: deque[_Final] = deque()
         self._running: list[_Final] = []
+        self._begun: deque[tuple[float, AsrStream]] = deque(maxlen=8)
         self._partials: deque[AsrStream] = deque()
         self._closed = False
         self._threads = [
@@ -137,10 +141,12 @@ class AsrPool:
             raise RuntimeError("expected an open pool: it was closed")
         return AsrStream(self, language, prompt, likely)
 
-    @property
-    def busy(self) -> bool:
-        """Whether finals are waiting or under way."""
-        return bool(self._finals or self._running)
+    def busy_beside(self, stream: AsrStream) -> bool:
+        """Whether any other stream waits to be transcribed, or began to be within the last `LATELY_S`."""
+        since = time.monotonic() - LATELY_S
+        waiting = [*(job.stream for job in self._finals), *self._partials]
+        lately = [other for at, other in tuple(self._begun) if at >= since]
+        return any(other is not stream for other in (*waiting, *lately))
 
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
@@ -216,6 +222,7 @@ class AsrPool:
                 if self._finals:
                     job = self._finals.popleft()
                     self._running.append(job)
+                    self._begun.append((time.monotonic(), job.stream))
                     self._update()
                     return job
                 rest = None
@@ -224,6 +231,7 @@ class AsrPool:
                     rest = 0.0 if urgent else rest_until - time.monotonic()
                     if rest <= 0:
                         stream = self._partials.popleft()
+                        self._begun.append((time.monotonic(), stream))
                         self._update()
                         return stream
                 self._changed.wait(rest)

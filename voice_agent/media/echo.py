@@ -32,6 +32,7 @@ MAX_DELAY_MS = 1500
 
 _MS = RATE // 1000
 _ACTIVE = 1e3  # -60 dBFS: a quieter far end makes no echo worth cancelling, a quieter microphone heard none
+_AUDIBLE = 3e2  # -65 dBFS: what a microphone hears below it is no echo that anybody would take for a voice
 _HOLD = 700 * _MS  # AEC3's range and a room's reverberation
 _REACH = 400 * _MS  # AEC3 follows delays up to half a second
 _LEAD = 100 * _MS  # what is left to AEC3 of a delay beyond that: jitter on either side of it
@@ -241,7 +242,7 @@ class EchoCanceller:
         if self._done % DelayEstimator.HOP:
             return
         far = self._reference.read(end - DelayEstimator.SPAN, DelayEstimator.SPAN)
-        if _energy(far) < _ACTIVE:
+        if _energy(far) < _ACTIVE or _energy(self._block) < _AUDIBLE:
             return
         self._estimator.take(self._block, far)
         if self.delay_ms is None:
