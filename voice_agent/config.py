@@ -40,14 +40,15 @@ class EngineConfig(BaseModel):
 class Config(BaseModel):
     """language: of all calls; null: each utterance's own is recognised. stall_ms: silence of a stage that fails it.
 
-    echo_cancellation: take the agent's own voice out of what the caller's microphone hears.
+    echo_cancellation: take the agent's own voice out of what the caller's microphone hears, for clients that do not do
+    that themselves, as browsers do. It costs the first syllable of some turns where several calls share two cores.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: Language | None = None
     stall_ms: int = Field(4000, ge=500, le=60_000)
-    echo_cancellation: bool = True
+    echo_cancellation: bool = False
     server: ServerConfig = ServerConfig()
     turn: TurnConfig = TurnConfig()
     vad: VadConfig = VadConfig()
