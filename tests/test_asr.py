@@ -415,6 +415,35 @@ async def test_a_partial_that_comes_after_the_final_is_not_delivered(open_pool: 
     await pool.aclose()
 
 
+async def test_a_final_that_nobody_waits_for_any_more_is_a_hypothesis(open_pool: OpenPool) -> None:
+    stub, pool = open_pool()
+    stub.held = True
+    heard: list[str] = []
+    stream = pool.open("zh", "")
+    stream.on_partial = lambda transcript: heard.append(transcript.text)
+    stream.push(audio(300))
+    final = asyncio.create_task(stream.final())
+    await stub.entered()
+    stream.push(audio(20))
+    final.cancel()
+    await asyncio.gather(final, return_exceptions=True)
+    stub.let()
+    async with asyncio.timeout(5):
+        while not heard:
+            await asyncio.sleep(0.01)
+    assert heard == ["300"]
+
+
+async def test_a_pool_is_busy_beside_a_stream_while_others_are_transcribed(open_pool: OpenPool) -> None:
+    _, pool = open_pool()
+    one, other = pool.open("zh", ""), pool.open("zh", "")
+    one.push(audio(300))
+    assert not pool.busy_beside(one)
+    await one.final()
+    assert not pool.busy_beside(one)
+    assert pool.busy_beside(other)
+
+
 def spoken(seconds: float, pause_at: float) -> npt.NDArray[np.int16]:
     rng = np.random.default_rng(3)
     pcm = rng.normal(0, 3000, int(seconds * S))

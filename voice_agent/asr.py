@@ -368,7 +368,8 @@ class AsrStream:
     def _final_done(self, job: _Final, result: Transcript | Exception | None) -> None:
         if self._waiting is job:
             self._waiting = None
-        if result is None or job.future.done():
+        unwanted = job.future.done()  # nobody waits for it any more, as the caller went on
+        if result is None or (unwanted and (self.cancelled or isinstance(result, Exception))):
             self._pool.stats.discarded += 1
         elif isinstance(result, Exception):
             job.future.set_exception(result)
@@ -378,7 +379,8 @@ class AsrStream:
                 # More was said meanwhile, and this may be no final any more: it is a hypothesis like any other.
                 self._partial_end = job.end
                 self.on_partial(result)
-            job.future.set_result(result)
+            if not unwanted:
+                job.future.set_result(result)
 
     def _partial_done(self, end: int, result: Transcript | None) -> None:
         self._partial_busy = False

@@ -345,7 +345,8 @@ class Turn:
         session = self.session
         if not self._certain:
             log.warning("call %s: a reply that was begun ahead failed in stage %s: %s", session.call_id, stage, error)
-            session.drop_guess()
+            if session.guess is self:
+                session.drop_guess()
             return
         if session.turn is not self:
             return
