@@ -6,9 +6,6 @@ import asyncio
 import functools
 import http.server
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ from tests.call_fakes import agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.page_mock import voice
 from tests.page_mock.browser import chromium, complaints
+from tests.page_mock.site import serve
 from tests.page_mock.whole_agent import serve_agent
 from voice_agent.engine.protocols import ThinkRequest, ToolCall
 
@@ -73,20 +71,6 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def static_site(folder: Path) -> Iterator[str]:
-    """What `python -m http.server --directory` serves."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def history(page: Page) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = page.evaluate("session.history")
     return items
@@ -101,7 +85,9 @@ def words(item: dict[str, Any]) -> str:
 def test_in_the_browser_it_orders_with_tools_of_its_own_and_is_interrupted(tmp_path: Path) -> None:
     npm.installed(npm.OPENAI_CLIENTS)
     config = tmp_path / "server.yaml"
-    with static_site(npm.OPENAI_CLIENTS) as site, chromium() as browser:
+    # What `python -m http.server --directory` serves.
+    files = functools.partial(Quiet, directory=str(npm.OPENAI_CLIENTS))
+    with serve(handler=files) as site, chromium() as browser:
         config.write_text(f"server: {{allowed_origins: ['{site}']}}", "utf-8")
         with serve_agent(config) as agent:
             page = browser.new_page()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,8 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.fakes import FakeModel
-from tests.page_mock.browser import chromium, complaints
-from tests.page_mock.site import serve
+from tests.page_mock.browser import complaints
 from tests.test_engine import REQUEST, Listener
 from voice_agent.engine.reply import Engine
 
@@ -26,18 +24,6 @@ SERVER = {
     "loop_lag": {"p50_ms": 0.1, "p99_ms": 2.5, "max_ms": 9.0},
     "process": {"rss_mib": 812},
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serve() as address:
-        yield address
 
 
 def worked() -> dict[str, Any]:

@@ -7,26 +7,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.page_mock.browser import chromium, complaints
-from tests.page_mock.site import recording, serve
+from tests.page_mock.browser import complaints
+from tests.page_mock.site import recording
 
 pytestmark = pytest.mark.browser
 
 WIDE = {"width": 1280, "height": 860}
 PHONE = {"width": 390, "height": 844}
 LOCALES = {"zh": "zh-CN", "en": "en-GB"}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serve() as address:
-        yield address
 
 
 @pytest.fixture

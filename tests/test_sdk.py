@@ -13,25 +13,12 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests import npm
-from tests.page_mock.browser import chromium
-from tests.page_mock.site import ROOT, serve
+from tests.page_mock.site import ROOT
 from tools.sdk import events
 from voice_agent import wire
 
 SDK = ROOT / "web/sdk"
 TOOLS = npm.SDK_TOOLS
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with serve() as address:
-        yield address
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import http.server
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve(port: int = 0) -> Iterator[str]:
+def serve(port: int = 0, handler: Callable[..., http.server.BaseHTTPRequestHandler] = Handler) -> Iterator[str]:
     """Serves on loopback until the block ends; yields the address, such as http://127.0.0.1:40123."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

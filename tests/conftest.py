@@ -1,0 +1,27 @@
+"""What the tests of pages share: a browser and a server of the page's files, one of each for a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from tests.page_mock.browser import chromium
+
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    from tests.page_mock.site import serve
+
+    with serve() as address:
+        yield address
