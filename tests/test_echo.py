@@ -211,6 +211,7 @@ def test_any_chunking_gives_the_same_samples(chunk: int) -> None:
 @pytest.mark.parametrize("level", [-10, -20, -30])
 @pytest.mark.parametrize("delay_ms", [60, 120, 250, 900])
 def test_of_a_loop_no_voice_is_left(level: int, delay_ms: int, silero: SileroModel) -> None:
+    """Case B05, its loop: once the delay is known the agent's own voice is never anybody's turn."""
     far = agent_voice(9)
     mic = echo_of(far, delay_ms, level)
     canceller, out = cancelled(far, mic)
@@ -233,6 +234,7 @@ def onsets(silero: SileroModel, pcm: Pcm16) -> list[int]:
 
 @pytest.mark.parametrize("level", [-10, -20, -30])
 def test_the_caller_is_heard_over_the_echo(level: int, silero: SileroModel) -> None:
+    """Case B05, its caller: a real voice gets through."""
     far = agent_voice(9)
     caller = np.zeros(9 * RATE, np.int16)
     words = recording("zh_wait.wav")

@@ -18,6 +18,7 @@ def models() -> tuple[Recognizer, SileroModel]:
 def test_no_turn_without_speech_and_the_order_after_it_is_heard(
     models: tuple[Recognizer, SileroModel], sound: str
 ) -> None:
+    """Case B12, a minute of each sound; `make evidence hallucination` has the ten."""
     outcome = hallucination.run(sound, SECONDS, seed=1, recognizer=models[0], silero=models[1])
     assert outcome.passed, outcome
 

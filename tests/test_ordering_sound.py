@@ -101,6 +101,7 @@ def test_what_is_not_certain_is_asked(known: dict[str, tuple[str, ...]], heard: 
     ],
 )
 def test_what_is_not_there_is_not_made_up(known: dict[str, tuple[str, ...]], heard: str) -> None:
+    """Case B14: no item without one, and no swap between two that are there."""
     assert match(heard, known).ids == ()
 
 
@@ -113,6 +114,7 @@ def test_what_is_not_there_is_not_made_up(known: dict[str, tuple[str, ...]], hea
     ],
 )
 def test_confusable_pairs_have_one_id(known: dict[str, tuple[str, ...]], pairs: str) -> None:
+    """Case B14, on what a recogniser writes."""
     for pair in pairs.split():
         meant, heard = (match(name, known) for name in pair.split("/"))
         assert len(meant.ids) == 1

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
+import torch
 
 from tests.call_fakes import Bench, Till, in_call, run
 from tests.fakes import FakeModel, FakeThinker
-from voice_agent import irreversible
+from tests.resumed import KINDS, dialogue, differences, play
+from voice_agent import irreversible, live
 from voice_agent.agent import Agent, Call
 from voice_agent.engine.protocols import ToolCall
+from voice_agent.engine.reply import Engine
+from voice_agent.models import load_model
 
 
 class Cart(Till):
@@ -186,3 +191,44 @@ def test_a_guess_that_fails_is_none_and_the_turn_is_answered() -> None:
             assert "agent.stage.failed" not in bench.kinds()
 
     run(work)
+
+
+def test_an_order_whose_every_turn_was_resumed_is_as_if_nothing_had_been_guessed() -> None:
+    """On the real model and tools; the full count is that of `make evidence speculation`."""
+    torch.set_num_threads(1)
+    engine = Engine(load_model("tea-omni", slots=2))
+
+    async def work() -> None:
+        said = dialogue(random.Random(5), KINDS)
+        resumed = await play(engine, said, resumed=True)
+        plain = await play(engine, said, resumed=False)
+        assert set(resumed.guesses) == set(KINDS)
+        assert resumed.traces == []
+        assert differences(resumed, plain) == []
+        assert len(resumed.orders) == 1
+        assert plain.tools_kept > 0
+        assert resumed.cart["lines"] == []
+
+    try:
+        asyncio.run(asyncio.wait_for(work(), 90))
+    finally:
+        engine.close()
+
+
+def test_a_trace_that_a_guess_leaves_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison itself: tools that run on the call's own cart are seen in all that it looks at."""
+    torch.set_num_threads(1)
+    engine = Engine(load_model("tea-omni", slots=2))
+    monkeypatch.setattr(live, "fork_of", lambda call: call)
+
+    async def work() -> None:
+        said = dialogue(random.Random(5), ("after the tool", "after the tool", "after the tool"))
+        resumed = await play(engine, said, resumed=True)
+        plain = await play(engine, said, resumed=False)
+        assert any(trace.endswith("cart") for trace in resumed.traces)
+        assert differences(resumed, plain)
+
+    try:
+        asyncio.run(asyncio.wait_for(work(), 90))
+    finally:
+        engine.close()

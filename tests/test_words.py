@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from voice_agent.words import LIKELY, kind_of
+from voice_agent.words import LIKELY, LIKELY_SO, SURE, asks, kind_of, surely_whole
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "等", "Bye.", "Thank you for watching!"])
@@ -96,3 +98,50 @@ def test_what_is_written_over_and_over_takes_no_longer() -> None:
 def test_what_is_likely_over_a_reply_is_what_is_told_apart(language: str) -> None:
     kinds = {kind_of(word) for word in LIKELY[language].replace("、", ",").split(",")}
     assert kinds == {"backchannel", "stop"}
+
+
+YES_AND_NO = ["对", "不要", "不要了", "好的谢谢", "没有了", "就这些", "是的", "No.", "Yes,", "Okay!", "No, thank you."]
+NUMBERS = ["要", "两杯", "二", "3", "十二杯", "18块", "two", "Ten!", "20", "Two, please", "three cups"]
+CUT_OFF = [
+    *("我要", "我要一杯", "两", "再来", "还有", "然后", "那个", "一杯热的"),
+    *("and", "the", "I", "with", "I want", "two lattes and", "No, but can you"),
+]
+
+
+@pytest.mark.parametrize("text", YES_AND_NO)
+def test_a_bare_yes_or_no_is_a_turn(text: str) -> None:
+    assert surely_whole(text, asked=True) == surely_whole(text, asked=False) == SURE
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_a_number_answers_a_question_and_may_else_begin_an_order(text: str) -> None:
+    assert surely_whole(text, asked=True) == SURE
+    assert surely_whole(text, asked=False) == LIKELY_SO
+
+
+@pytest.mark.parametrize("text", ["嗯", "嗯嗯。", "Mm-hm.", "uh-huh"])
+def test_a_hum_may_answer_a_question_and_else_begins_anything(text: str) -> None:
+    assert surely_whole(text, asked=True) == LIKELY_SO
+    assert surely_whole(text, asked=False) == 0.0
+
+
+@pytest.mark.parametrize("text", ["", "。", "a", *CUT_OFF])
+def test_what_was_cut_off_is_not_whole_though_it_is_short(text: str) -> None:
+    assert surely_whole(text, asked=True) == surely_whole(text, asked=False) == 0.0
+
+
+@given(st.lists(st.sampled_from(YES_AND_NO + NUMBERS + ["嗯"]), max_size=3), st.sampled_from(CUT_OFF), st.booleans())
+def test_whatever_comes_before_a_cut_off_word_does_not_make_it_whole(said: list[str], last: str, asked: bool) -> None:
+    assert surely_whole(" ".join([*said, last]), asked=asked) == 0.0
+
+
+@given(st.text(max_size=12))
+def test_a_question_makes_no_words_less_of_a_turn(text: str) -> None:
+    assert 0.0 <= surely_whole(text, asked=False) <= surely_whole(text, asked=True) <= SURE
+
+
+def test_a_question_ends_in_its_mark() -> None:
+    assert asks("您要几杯？")
+    assert asks("Anything else? ")
+    assert not asks("好的，十八块。")
+    assert not asks("")

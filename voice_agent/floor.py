@@ -16,6 +16,7 @@ from voice_agent.hearing import Hearing, Utterance
 from voice_agent.live import written_in
 from voice_agent.turn import SAMPLES_PER_MS, Action, TurnPolicy
 from voice_agent.wire import server as events
+from voice_agent.words import asks, surely_whole
 
 if TYPE_CHECKING:
     from voice_agent.asr import Transcript
@@ -168,19 +169,30 @@ class Floor:
                 self._session.spawn(self._judge(utterance, utterance.generation))
             else:
                 self._session.begin_guess(utterance)
+                if whole := self._surely_whole(self._words_so_far(utterance)):
+                    self._do(self.policy.turn_end(whole, utterance.final_at))
 
-    async def _judge(self, utterance: Utterance, generation: int) -> None:
-        """Ask the thinker whether these words are all of the turn."""
+    def _words_so_far(self, utterance: Utterance) -> Message:
+        """What waits to be answered, and these words."""
         said = [*(source.text for source in self._session.unanswered if source.text), utterance.text]
         language = written_in(utterance.text, utterance.language) or self._session.call.language
-        words = Message("user", ("" if language == "zh" else " ").join(said))
-        request = ThinkRequest(messages=(*self._session.conversation.messages, words), language=language)
-        complete = UNSURE
+        return Message("user", ("" if language == "zh" else " ").join(said))
+
+    def _surely_whole(self, words: Message) -> float:
+        """How probable it is at least, from these words alone, that the turn is complete."""
+        return surely_whole(words.text, asked=asks(self._session.last_said[0]))
+
+    async def _judge(self, utterance: Utterance, generation: int) -> None:
+        """Whether these words are all of the turn: the thinker knows, and of a few words anybody."""
+        words, complete = self._words_so_far(utterance), UNSURE
         if utterance.text:
+            language = written_in(utterance.text, utterance.language) or self._session.call.language
+            request = ThinkRequest(messages=(*self._session.conversation.messages, words), language=language)
             try:
                 complete = await asyncio.wrap_future(self._session.runtime.engine.thinker.turn_end(request))
             except Exception:
                 log.exception("call %s: the end of a turn could not be judged", self._session.call_id)
+        complete = max(complete, self._surely_whole(words))
         if utterance is self.hearing.current and generation == utterance.generation:
             if complete >= GUESS_FROM:
                 self._session.begin_guess(utterance)

@@ -56,6 +56,10 @@ class TurnConfig(BaseModel):
     """No reply is held longer than this without a decision, and no words are waited for longer."""
     quieter_db: float = Field(10.0, ge=3.0, le=60.0)
     """A voice over a reply that is so much below the caller's own is somebody else's."""
+    other_ms: int = Field(5000, ge=0, le=60_000)
+    """So long after somebody else was heard, a voice pauses a reply only if it is not as quiet as theirs."""
+    most_pauses: int = Field(5, ge=1, le=100)
+    """A reply that went on after so many pauses is paused by words alone."""
 
     @model_validator(mode="after")
     def _ordered(self) -> TurnConfig:
@@ -108,8 +112,8 @@ class Action:
 class _Utterance:
     """A stretch of voice and what is known of it; times in samples.
 
-    `phase`: own: a turn in the making. judged: a reply is paused on its account. aside: it was judged to be none of
-    the agent's business, and only words will change that.
+    `phase`: own: a turn in the making. judged: a reply is paused on its account. aside: it is taken to be none of the
+    agent's business, and only words will change that; or, where it is `faint`, a voice as loud as the caller's.
     """
 
     onset: int
@@ -117,6 +121,7 @@ class _Utterance:
     phase: Literal["own", "judged", "aside"]
     judged_since: int = 0
     cut_in: bool = False
+    faint: bool = False
     voiced: int = 0
     gap: bool = False
     ended: bool = False
@@ -154,10 +159,12 @@ class TurnPolicy:
         self._asked = False
         self._open: _Utterance | None = None
         self._callers_db: float | None = None
+        self._others_until = 0
+        self._pauses = 0
 
     def reply_began(self) -> None:
         """A reply is live, from its first thought; nothing of it is heard yet."""
-        self._reply, self._asked = "thought", False
+        self._reply, self._asked, self._pauses = "thought", False, 0
 
     def reply_audible(self) -> None:
         """The first sample of the live reply has left."""
@@ -172,8 +179,11 @@ class TurnPolicy:
     def reply_ended(self, *, heard_all: bool = False) -> None:
         """No reply is live. `heard_all`: it was said to its end, and may have asked something."""
         self._reply, self._asked = "none", heard_all
-        if self._open is not None and self._open.phase == "judged":
-            self._open.phase = "own"
+        utterance = self._open
+        if utterance is None:
+            return
+        if utterance.phase == "judged" or (utterance.faint and not self._is_quiet(utterance)):
+            utterance.phase, utterance.faint = "own", False
 
     def on(self, event: VadEvent) -> list[Action]:
         """The actions that follow from one event of the voice detector."""
@@ -221,11 +231,23 @@ class TurnPolicy:
         return [Action("speech_started", at), *self._hold(self._open, at)]
 
     def _hold(self, utterance: _Utterance, at: int) -> list[Action]:
-        """Pause the live reply on account of an utterance that has not been judged."""
+        """Pause the live reply on account of an utterance that has not been judged.
+
+        Not while somebody else talks, before it is louder than they are; nor if the reply was paused too often.
+        """
+        if utterance.faint and self._is_loud(utterance):
+            utterance.phase, utterance.faint = "own", False
         if self._reply == "none" or utterance.phase != "own" or utterance.cut_in:
             return []
-        utterance.phase, utterance.judged_since = "judged", at
-        return [Action("pause", at)]
+        if at < self._others_until and not self._is_loud(utterance):
+            utterance.phase, utterance.faint = "aside", True
+        elif self._pauses >= self.config.most_pauses:
+            utterance.phase = "aside"
+        else:
+            utterance.phase, utterance.judged_since = "judged", at
+            self._pauses += 1
+            return [Action("pause", at)]
+        return []
 
     def _on_speech(self, at: int, level_db: float | None) -> list[Action]:
         utterance = self._open
@@ -250,8 +272,9 @@ class TurnPolicy:
         """End an utterance in the middle of its sound; what was an aside stays one."""
         actions = self._close(utterance, "commit" if self._is_turn(utterance) else "discard")
         if utterance.phase == "aside":
-            self._open = _Utterance(onset=utterance.last_voiced, last_voiced=utterance.last_voiced, phase="aside")
-            actions.append(Action("speech_started", utterance.last_voiced))
+            at = utterance.last_voiced
+            self._open = _Utterance(onset=at, last_voiced=at, phase="aside", faint=utterance.faint)
+            actions.append(Action("speech_started", at))
         return actions
 
     def _on_silence(self, utterance: _Utterance) -> list[Action]:
@@ -309,6 +332,12 @@ class TurnPolicy:
             return False
         return utterance.level_db < self._callers_db - self.config.quieter_db
 
+    def _is_loud(self, utterance: _Utterance) -> bool:
+        """Whether it is known already not to be quiet."""
+        if self._callers_db is None or not utterance.loudest:
+            return False
+        return utterance.level_db >= self._callers_db - self.config.quieter_db
+
     def _cut_in(self, utterance: _Utterance) -> list[Action]:
         paused = utterance.phase == "judged"
         utterance.phase, utterance.cut_in = "own", True
@@ -320,6 +349,9 @@ class TurnPolicy:
         """The reply goes on. An utterance that has ended is forgotten, unless its words are still to come."""
         actions = [Action("resume", self._now)] if utterance.phase == "judged" else []
         utterance.phase = "aside"
+        if self._is_quiet(utterance):
+            utterance.faint = True
+            self._others_until = utterance.last_voiced + self._samples(self.config.other_ms)
         return actions + self._end(utterance)
 
     def _end(self, utterance: _Utterance) -> list[Action]:

@@ -3,6 +3,8 @@
 A recogniser writes short words by their sound, often in the wrong characters and not quite the right sound: 好的 as
 好灯, 行 as 请. Chinese is therefore compared by pinyin without tones; what stops the agent as it sounds, and what lets
 it go on with sounds that are easily confused taken for one: -n and -ng, e and en, the plosives and h, j q x.
+
+Some few words are all of a turn by themselves: a yes, a no, a number.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Literal
 
 from pypinyin import lazy_pinyin
 
-__all__ = ["LIKELY", "Kind", "kind_of"]
+__all__ = ["LIKELY", "Kind", "asks", "kind_of", "surely_whole"]
 
 Kind = Literal["none", "backchannel", "stop", "words"]
 """none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
@@ -24,6 +26,9 @@ LIKELY = {
     "en": "Uh-huh, mm-hm, yeah, okay, right, sure, yes, no, wait, stop, hold on, never mind, wait a minute",
 }
 """What is likely to be said over a reply, by language: a prompt for the recogniser."""
+
+SURE, LIKELY_SO = 0.9, 0.6
+"""Probabilities of a turn that is certainly over, and of one that is more likely over than not."""
 
 # Of what stops the agent, what must be all that is said, and what it begins with.
 _ALONE = ("停 平", "")
@@ -47,6 +52,21 @@ _INVENTED = (
     "you|bye|bye bye|thank you for watching|thanks for watching|the end",
 )
 
+# What answers by itself, asked or not; and what does if somebody asked, and may else be the beginning of more.
+_ANSWERS = (
+    "对 对的 对啊 不对 不 不要 不要了 不用 不用了 没有 没有了 没了 不是 是 是的 是啊 好 好的 好啊 好吧 好了 行 "
+    "可以 可以的 没错 没问题 就这样 就这些 就这些了 谢谢 要的 够了",
+    "no|nope|no thanks|no thank you|nah|yes|yeah|yep|yup|ok|okay|sure|please|yes please|correct|exactly|of course|"
+    "that s all|that s it|that s right|nothing else|nothing more|thanks|thank you|right|all right",
+)
+_HALF_ANSWERS = ("要", "good|fine|great")
+_HUMS = ("嗯 哦", "mm|mm hm|mhm|hm|uh huh|ah|oh")
+_NUMBER = re.compile(
+    r"(?!.*两$)[零一二两三四五六七八九十百半\d]+\s*[杯个份号块元]?|"
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|\d+)(?: cups?| of them)?(?: please)?"
+)
+_MARKS = re.compile(r"[\s。，,.!！?？、…~—-]+")
+
 _CONFUSED = (
     (r"ng\b", "n"),
     (r"\b[bptgkh](?=[aeiou])", "d"),
@@ -66,6 +86,27 @@ def kind_of(text: str) -> Kind:
     if _stop().search(sounds):
         return "stop"
     return "backchannel" if _made_of(_BACKCHANNELS, loosely=True).fullmatch(_loosened(sounds)) else "words"
+
+
+def surely_whole(text: str, *, asked: bool) -> float:
+    """How probable it is at least that these words are all of a turn; 0: the words alone do not tell.
+
+    `asked`: they follow a question of the agent's. Then a bare yes, no or number is its answer, and 嗯 likely so;
+    without one a number and 要 may be the beginning of an order, and 嗯 that of anything.
+    """
+    sounds = _sounds(text)
+    if not sounds:
+        return 0.0
+    if _made_of(_ANSWERS).fullmatch(sounds):
+        return SURE
+    if _made_of(_HALF_ANSWERS).fullmatch(sounds) or _NUMBER.fullmatch(_MARKS.sub(" ", text.lower()).strip()):
+        return SURE if asked else LIKELY_SO
+    return LIKELY_SO if asked and _made_of(_HUMS).fullmatch(sounds) else 0.0
+
+
+def asks(text: str) -> bool:
+    """Whether what the agent said ends in a question."""
+    return text.rstrip().endswith(("?", "？"))
 
 
 def _sounds(text: str) -> str:
