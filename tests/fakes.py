@@ -178,13 +178,32 @@ class JudgingThinker(FakeThinker):
         return float(text.endswith("."))
 
 
+class KeepingThinker(JudgingThinker):
+    """Holds every dialogue that has a name until it is told to forget it."""
+
+    def __init__(self, **fake: Any) -> None:
+        super().__init__(**fake)
+        self.held: set[str] = set()
+
+    def start(self, slot: int, request: ThinkRequest) -> None:
+        super().start(slot, request)
+        self.held |= {request.conversation} - {""}
+
+    @property
+    def dialogues(self) -> int:
+        return len(self.held)
+
+    def forget(self, conversation: str) -> None:
+        self.held.discard(conversation)
+
+
 def load_fakes(
     stages: Sequence[StageName], device: str, reply: str = "one two three four", fail_at: int | None = None
 ) -> dict[StageName, Any]:
     """The parts of a fake model, for a place; "cpu" and "" are the only devices."""
     if device not in ("", "cpu"):
         raise ValueError(f"expected the device cpu, got {device!r}")
-    thinker = JudgingThinker(reply=reply)
+    thinker = KeepingThinker(reply=reply)
     thinker.fail_at = fail_at
     parts: dict[StageName, Any] = {"thinker": thinker, "talker": FakeTalker(), "codec": FakeCodec()}
     return {stage: parts[stage] for stage in stages}

@@ -4,12 +4,13 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from tests.fakes import FakeCodec, FakeModel, FakeTalker, FakeThinker
+from tests.fakes import FakeCodec, FakeModel, FakeTalker, FakeThinker, KeepingThinker
 from voice_agent.engine.protocols import Message, ThinkRequest, ToolCall
 from voice_agent.engine.reply import Engine, Reply
 from voice_agent.engine.schedule import TEXT_GAP_S, Claim, Deadline
@@ -399,5 +400,60 @@ def test_the_silence_before_a_reply_is_left_out_and_what_was_heard_is_counted_wi
                 assert len(reply.spoken.heard_text(end - 1200).split()) == token
         finally:
             engine.close()
+
+    run(work)
+
+
+def test_a_dialogue_that_is_over_is_dropped_between_two_steps() -> None:
+    model = FakeModel(KeepingThinker())
+
+    async def work() -> None:
+        engine = Engine(model)
+        listeners = [Listener(), Listener()]
+        for name, listener in zip("ab", listeners, strict=True):
+            engine.reply(replace(REQUEST, conversation=name), listener)
+        await asyncio.gather(*(listener.done.wait() for listener in listeners))
+        assert engine.view()["thinker"]["dialogues"] == 2
+        await asyncio.wrap_future(engine.thinker.forget("a"))
+        assert model.thinker.held == {"b"}
+        engine.close()
+        assert engine.thinker.forget("b").cancelled()
+
+    run(work)
+
+
+def test_what_was_aborted_before_is_over_when_its_dialogue_is_dropped() -> None:
+    model = FakeModel(KeepingThinker(reply="word " * 50))
+    order: list[str] = []
+    free, forget = model.thinker.free, model.thinker.forget
+    model.thinker.free = lambda slot: (order.append("free"), free(slot))[1]  # type: ignore[method-assign]
+    model.thinker.forget = lambda name: (order.append("forget"), forget(name))[1]  # type: ignore[method-assign]
+
+    async def work() -> None:
+        engine = Engine(model)
+        reply = engine.reply(replace(REQUEST, conversation="a"), Listener())
+        while len(reply.pieces) < 2:
+            await asyncio.sleep(0.001)
+        model.thinker.gate.event.clear()
+        receipts = reply.abort()
+        engine.forget("a")
+        model.thinker.gate.event.set()
+        await receipts
+        await asyncio.wrap_future(engine.thinker.forget("a"))
+        assert order == ["free", "forget", "forget"]
+        engine.close()
+
+    run(work)
+
+
+def test_a_thinker_that_keeps_no_dialogue_has_none_to_drop(engine: Engine) -> None:
+    """As tea-omni's, which reads every turn anew."""
+
+    async def work() -> None:
+        listener = Listener()
+        engine.reply(replace(REQUEST, conversation="a"), listener)
+        await listener.done.wait()
+        await asyncio.wrap_future(engine.thinker.forget("a"))
+        assert "dialogues" not in engine.view()["thinker"]
 
     run(work)

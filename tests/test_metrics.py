@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fakes import FakeModel
+from tests.fakes import FakeModel, KeepingThinker
 from tests.media_fakes import running_server
 from tests.test_engine import REQUEST, Listener
 from voice_agent.engine.reply import Engine
@@ -85,6 +86,21 @@ def test_a_process_that_was_started_again_is_told() -> None:
     told = scrape({**views, "codec": {**views["codec"], "restarts": 2}})
     assert told["voice_agent_stage_restarts_total", ("codec",)] == 2
     assert ("voice_agent_stage_restarts_total", ("thinker",)) not in told
+
+
+def test_the_dialogues_that_a_thinker_holds_are_told() -> None:
+    engine = Engine(FakeModel(KeepingThinker()))
+
+    async def work() -> None:
+        listener = Listener()
+        engine.reply(replace(REQUEST, conversation="a"), listener)
+        await listener.done.wait()
+
+    asyncio.run(asyncio.wait_for(work(), 20))
+    told = scrape(engine.view())
+    engine.close()
+    assert told["voice_agent_stage_dialogues", ("thinker",)] == 1
+    assert ("voice_agent_stage_dialogues", ("talker",)) not in told
 
 
 def test_a_histogram_counts_a_value_at_the_bound_that_holds_it() -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,48 @@ def test_the_end_of_a_turn_is_judged_where_the_thinker_is(apart: Engine) -> None
     assert apart.thinker.turn_end(asked("And then")).result(10) == 0.0
     with pytest.raises(ValueError, match="expected words, got none"):
         apart.thinker.turn_end(asked("")).result(10)
+
+
+def dialogues(engine: Engine) -> int:
+    held: int = engine.view()["thinker"]["dialogues"]
+    return held
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["threads", "processes"])
+def test_a_dialogue_that_is_over_is_dropped_in_every_copy(process: bool) -> None:
+    async def work(engine: Engine) -> None:
+        thinker = engine.thinker
+        assert isinstance(thinker, PlacedStage)
+        for name in ("a", "a", "b"):
+            listener = Listener()
+            engine.reply(replace(REQUEST, conversation=name), listener, speak=False)
+            await until(lambda: listener.text_done)  # noqa: B023
+        await until(lambda: dialogues(engine) == 2)
+        engine.forget("a")
+        await until(lambda: dialogues(engine) == 1)
+        assert [future.result(10) for future in thinker.forget("b")] == [None, None]
+        await until(lambda: dialogues(engine) == 0)
+
+    with placed([Place(stages=("thinker",), replicas=2, process=process)]) as engine:
+        run(lambda: work(engine))
+
+
+def test_what_a_process_held_of_dialogues_dies_with_it() -> None:
+    async def work() -> None:
+        with placed([Place(stages=("thinker",), process=True)]) as engine:
+            (thinking,) = copies(engine)
+            listener = Listener()
+            engine.reply(replace(REQUEST, conversation="a"), listener)
+            await until(lambda: dialogues(engine) == 1)
+            assert thinking.pid is not None
+            os.kill(thinking.pid, signal.SIGKILL)
+            await until(lambda: not thinking.alive)
+            engine.forget("a")
+            await until(lambda: dialogues(engine) == 0)
+            await until(lambda: thinking.alive)
+            assert len((await said(engine))[1]) == 16 * FRAME
+
+    run(work)
 
 
 # ---- failures and aborts ----

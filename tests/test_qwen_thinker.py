@@ -196,6 +196,57 @@ def test_a_bounded_number_of_dialogues_is_kept_and_the_one_that_waited_longest_g
     assert thinker.rows_in_use == 0
 
 
+def test_a_dialogue_that_is_over_is_dropped_and_no_other(network: Qwen3OmniMoeForConditionalGeneration) -> None:
+    served = model(network, listen=True)
+    thinker = served.thinker
+    audio = (3000 * np.sin(np.arange(16_000) / 17)).astype(np.int16)
+    first = replace(ask("", audio=audio), conversation="a")
+    assert thinker.dialogues == 0
+    said = {"a": think(thinker, 0, first), "b": think(thinker, 0, turn("good morning", "b"))}
+    assert thinker.dialogues == 2
+    thinker.forget("nobody")
+    thinker.forget("a")
+    thinker.forget("a")
+    assert thinker.dialogues == 1
+    assert [row.conversation for row in thinker._rows if row.keys] == ["b"]
+    assert not any(row.heard or row.written for row in thinker._rows if row.conversation != "b")
+
+    # A dialogue of its content finds what all calls begin with, in the row of the other one.
+    kept = {"a": len(tiny_qwen.tokenizer().encode(SYSTEM)), "b": length(thinker, turn("good morning", "b"))}
+    before = {"a": first.messages[0], "b": Message("user", "good morning")}
+    for name in ("a", "b"):
+        request = turn("less ice", name, (before[name], Message("assistant", text_of(said[name]))))
+        count = Count(thinker)
+        second = think(thinker, 0, request)
+        own = len(said[name]) if name == "b" else 0
+        everything = len(thinker.template.render(request, listen=True).ids) + len(second)
+        assert count.read == everything - kept[name] - own
+    with pytest.raises(ValueError, match="expected the name of a conversation, got ''"):
+        thinker.forget("")
+
+
+def test_a_dialogue_that_is_over_in_mid_reply_is_dropped_when_its_slot_is_freed(
+    network: Qwen3OmniMoeForConditionalGeneration,
+) -> None:
+    thinker = model(network, slots=1, kept=1).thinker
+    alone = [token.id for token in think(model(network).thinker, 0, turn("good morning", "a"))]
+    thinker.start(0, turn("good morning", "a"))
+    thinker.step([0])
+    thinker.forget("a")
+    assert thinker.dialogues == 1
+    written = [thinker.step([0])[0].token for _ in range(3)]
+    assert [token.id for token in written if token] == alone[1:4]
+    thinker.free(0)
+    assert thinker.dialogues == 0
+    think(thinker, 0, turn("less ice", "b"))
+    count = Count(thinker)
+    assert [token.id for token in think(thinker, 0, turn("good morning", "a"))] == alone
+    assert count.read == length(thinker, turn("good morning", "a")) + len(alone) - len(
+        tiny_qwen.tokenizer().encode(SYSTEM)
+    )
+    assert {row.conversation for row in thinker._rows} == {"a", "b"}, "an empty row is taken before one that is held"
+
+
 def test_one_long_prompt_does_not_stall_the_others(network: Qwen3OmniMoeForConditionalGeneration) -> None:
     """Two long prompts are read 16 positions a step, the first one first; a third call writes a token in each step."""
     served = model(network, prefill=16, max_reply=40)

@@ -22,6 +22,7 @@ GAUGES = {
     "slots": ("slots", "Replies that the stage can hold at once."),
     "slots_in_use": ("slots_in_use", "Replies that it holds."),
     "waiting": ("queue", "Replies that wait for a slot."),
+    "dialogues": ("dialogues", "Dialogues that the thinker holds, for their next turns too."),
 }
 COUNTERS = {
     "steps": ("steps", "Steps done."),
@@ -67,7 +68,7 @@ def _stages(stages: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
         for key, (name, text) in kinds.items():
             metric = family(f"voice_agent_stage_{name}", text, labels=["stage"])
             for stage, view in stages.items():
-                if key in view:  # `restarts` is only told of processes
+                if key in view:  # `restarts` is told of processes alone, `dialogues` of a thinker that keeps them
                     metric.add_metric([stage], view[key])
             yield metric
     for key, (name, text) in HISTOGRAMS.items():

@@ -187,6 +187,7 @@ class Session:
             self._closed.set()
             self.floor.hearing.drop()
             self._leave_turn()
+            self.runtime.engine.forget(self.conversation_id)
             if self._receipts is not None:
                 with anyio.move_on_after(2, shield=True):
                     await self._receipts

@@ -108,6 +108,10 @@ class PlacedStage:
         """As `ThinkerStage.turn_end`; StageDied if the process dies first."""
         return self._group.least_busy().ask(self.name, "turn_end", (request,))
 
+    def forget(self, conversation: str) -> list[Future[None]]:
+        """As `ThinkerStage.forget`, in every copy; StageDied from a process that has died, and so holds nothing."""
+        return [copy.ask(self.name, "forget", (conversation,)) for copy in self._group.copies]
+
     def __getattr__(self, method: str) -> Callable[..., None]:
         """Any other public method of the stage that is about one request."""
         if method.startswith("_") or not callable(getattr(KINDS[self.name], method, None)):

@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 MAX_PENDING = 4096
 HUNG_S = 10.0
+# Figures that are of what a process holds: none once it is dead.
+HELD = ("slots_in_use", "waiting", "dialogues")
 # Before another is started, after one that did not come up; each time twice as long. Else there is no pause.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 
@@ -251,8 +253,9 @@ class ProcessCopy(Copy):
             asking, self._asking = self._asking, {}
             self._outbox.clear()
             self._urgent.clear()
-            nothing = {"slots_in_use": 0, "waiting": 0}
-            self._views = {stage: {**view, **nothing} for stage, view in self._views.items()}
+            self._views = {
+                stage: {**view, **{name: 0 for name in HELD if name in view}} for stage, view in self._views.items()
+            }
         for (stage, _), (since, future) in aborting.items():
             future.set_result(Receipt(stage, 1000 * (time.perf_counter() - since), 0))
         for asked in asking.values():

@@ -149,6 +149,25 @@ class JudgesTurnEnd(Protocol):
         """
 
 
+@runtime_checkable
+class KeepsDialogues(Protocol):
+    """What a thinker may do besides: hold a dialogue between its turns, for the next one to go on from.
+
+    It holds a bounded number of them, also if it is never told that one is over; then the one that has waited longest
+    gives way.
+    """
+
+    @property
+    def dialogues(self) -> int:
+        """How many it holds, those of turns on their way included."""
+
+    def forget(self, conversation: str) -> None:
+        """The dialogue of this name (`ThinkRequest.conversation`) is over, and nothing is kept of it.
+
+        That of a turn on its way is dropped by its `free`. Raises ValueError for an empty name.
+        """
+
+
 @dataclass(frozen=True)
 class CodecFrame:
     """One frame of codec codes. `codes`: int64[Q]. `position`: index of the text token being spoken."""

@@ -213,6 +213,13 @@ class Engine:
         gathered: asyncio.Future[list[Receipt]] = receipts_of(futures)
         return gathered
 
+    def forget(self, conversation: str) -> None:
+        """The call of this name (`ThinkRequest.conversation`) is over: the thinker drops what it holds of it.
+
+        Abort its replies before. Never blocks; of a thinker that is just being restarted nothing is left to drop.
+        """
+        self.thinker.forget(conversation)
+
     def view(self) -> dict[str, dict[str, Any]]:
         """The stages' figures by name."""
         return {stage.name: stage.view() for stage in (self.thinker, self.talker, self.codec)}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from voice_agent.engine.protocols import (
     Codec,
     CodecFrame,
     JudgesTurnEnd,
+    KeepsDialogues,
     Language,
     OmniModel,
     Prefilling,
@@ -38,6 +39,7 @@ from voice_agent.engine.schedule import (
 from voice_agent.engine.stage import Row, Stage
 
 Pcm = npt.NDArray[np.float32]
+T = TypeVar("T")
 
 
 @dataclass
@@ -59,7 +61,7 @@ class ThinkerStage(Stage[ThinkRow]):
 
     def __init__(self, model: Thinker) -> None:
         self.model = model
-        self._judging: set[Future[float]] = set()
+        self._asked: set[Future[Any]] = set()
         super().__init__("thinker", model.slots, Deadline())
 
     def submit(
@@ -92,14 +94,40 @@ class ThinkerStage(Stage[ThinkRow]):
         model = self.model
         if not isinstance(model, JudgesTurnEnd):
             raise TypeError(f"expected a thinker with turn_end, got {type(model).__name__}")
-        future: Future[float] = Future()
-        self._judging.add(future)
-        future.add_done_callback(self._judging.discard)
+        return self._between_steps(lambda: model.turn_end(request))
+
+    def forget(self, conversation: str) -> Future[None]:
+        """A dialogue is over: a model that `KeepsDialogues` drops it between two steps; others hold nothing of it.
+
+        Of turns on their way, those whose `abort` was asked for before are over by then. The future is cancelled when
+        the stage closes first.
+        """
+
+        def drop() -> None:
+            if isinstance(self.model, KeepsDialogues):
+                self.model.forget(conversation)
+
+        return self._between_steps(drop)
+
+    def view(self) -> dict[str, Any]:
+        """As `Stage.view`; with `dialogues`, if the model `KeepsDialogues`."""
+        kept = {"dialogues": self.model.dialogues} if isinstance(self.model, KeepsDialogues) else {}
+        return {**super().view(), **kept}
+
+    def close(self) -> None:
+        super().close()
+        for future in list(self._asked):
+            future.cancel()
+
+    def _between_steps(self, work: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        self._asked.add(future)
+        future.add_done_callback(self._asked.discard)
 
         def command() -> None:
             if future.set_running_or_notify_cancel():
                 try:
-                    future.set_result(model.turn_end(request))
+                    future.set_result(work())
                 except Exception as error:
                     future.set_exception(error)
 
@@ -107,11 +135,6 @@ class ThinkerStage(Stage[ThinkRow]):
         if self._closing:
             future.cancel()
         return future
-
-    def close(self) -> None:
-        super().close()
-        for future in list(self._judging):
-            future.cancel()
 
     def _start(self, row: ThinkRow, slot: int) -> None:
         assert row.request is not None

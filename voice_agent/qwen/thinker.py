@@ -5,7 +5,8 @@ back to the last position that both share; only what was said since is read. A p
 because it has the same instructions or is still answering the caller's last words, takes a copy of that part.
 
 A row serves one turn at a time. `kept` rows more than there are slots wait for their next turn; the one that has
-waited longest is overwritten when a turn finds no row of its own.
+waited longest is overwritten when a turn finds no row of its own. A dialogue that is over is forgotten: its row is
+empty and the first to be taken.
 """
 
 from __future__ import annotations
@@ -66,6 +67,12 @@ class _Row:
     conversation: str = ""
     turn: _Turn | None = None
     used: int = 0  # when it last began or ended a turn, by the thinker's count of these
+    over: bool = False  # nothing of it is to be kept after its turn
+
+    def clear(self) -> None:
+        """Hold nothing, and be the first to be taken."""
+        self.keys, self.written, self.heard = [], [], []
+        self.conversation, self.used, self.over = "", 0, False
 
 
 class QwenThinker:
@@ -195,6 +202,23 @@ class QwenThinker:
             return
         row.written.append(row.turn.written)
         row.turn, row.used, self._by_slot[slot] = None, next(self._clock), None
+        if row.over:
+            row.clear()
+
+    def forget(self, conversation: str) -> None:
+        """`KeepsDialogues`: the call's rows are empty; that of a turn on its way is when its slot is freed."""
+        if not conversation:
+            raise ValueError("expected the name of a conversation, got ''")
+        for row in self._rows:
+            if row.conversation == conversation:
+                row.over = True
+                if row.turn is None:
+                    row.clear()
+
+    @property
+    def dialogues(self) -> int:
+        """`KeepsDialogues`: the rows that hold something, or are about to."""
+        return sum(bool(row.keys) or row.turn is not None for row in self._rows)
 
     @property
     def rows_in_use(self) -> int:
