@@ -45,8 +45,10 @@ def recording(seed: int = 0) -> np.ndarray:
     return (3000 * np.sin(np.arange(23_456 + seed) ** (1.3 + seed / 100) / 900)).astype(np.int16)
 
 
-def expected(network: Qwen3OmniMoeForConditionalGeneration, served: QwenOmni, request: ThinkRequest) -> Reference:
-    """What `generate()` answers to a request that a fresh model would read."""
+def expected(
+    network: Qwen3OmniMoeForConditionalGeneration, served: QwenOmni, request: ThinkRequest, **longest: int
+) -> Reference:
+    """What `generate()` answers to a request that a fresh model would read; `longest`: as for `reference`."""
     prompt = served.thinker.template.render(request, listen=served.thinker.listen)
     inputs = {}
     if prompt.audio:
@@ -58,7 +60,7 @@ def expected(network: Qwen3OmniMoeForConditionalGeneration, served: QwenOmni, re
             "input_features": found["input_features"].double(),
             "feature_attention_mask": found["attention_mask"],
         }
-    return reference(network, prompt.ids, **inputs)
+    return reference(network, prompt.ids, **longest, **inputs)  # type: ignore[arg-type]
 
 
 def assert_equal(spoken: Spoken, whole: Reference) -> None:
@@ -70,6 +72,7 @@ def assert_equal(spoken: Spoken, whole: Reference) -> None:
     assert np.abs(pcm - whole.pcm).max() < 1e-6
     assert np.abs(whole.pcm).max() > 0.01
     assert len(spoken.text_logits) == len(whole.text_logits)
+    assert len(spoken.code_logits) - len(spoken.codes) in (0, 1)  # one more where the talker itself chose to end
     for ours, theirs in ((spoken.text_logits, whole.text_logits), (spoken.code_logits, whole.code_logits)):
         assert ours
         assert all(float((a - b).abs().max()) < 1e-9 for a, b in zip(ours, theirs, strict=False))
@@ -221,7 +224,7 @@ def test_eight_calls_that_join_and_leave_at_random_are_each_what_generate_gives(
     chance = random.Random(seed)
     drive = Drive(model(network, slots=8, prefill=7, listen=True), watch=True)
     requests = cases()
-    waiting, speaking, most = list(range(8)), {}, 0
+    waiting, speaking, most, left = list(range(8)), {}, 0, 0
     chance.shuffle(waiting)
     while waiting or speaking:
         if waiting and (not speaking or chance.random() < 0.4):
@@ -237,7 +240,12 @@ def test_eight_calls_that_join_and_leave_at_random_are_each_what_generate_gives(
             assert_equal(drive.rows[slot], answers[speaking[slot]])
             drive.leave(slot)
             del speaking[slot]
+        for slot in [s for s in speaking if drive.rows[s].codes and chance.random() < 0.1]:
+            drive.leave(slot)  # cut off in mid reply; asks again later
+            waiting.insert(0, speaking.pop(slot))
+            left += 1
     assert most > 4
+    assert left > 1
 
 
 def allocated(served: QwenOmni) -> int:

@@ -114,7 +114,36 @@ def test_the_names_are_those_that_the_hub_has(stored: Path) -> None:
 
 def test_a_missing_tensor_is_named(stored: Path, tmp_path: Path) -> None:
     altered(stored, tmp_path, EXPERT, lambda tensors: tensors.pop(EXPERT))
-    with pytest.raises(CheckpointError, match=rf"missing {EXPERT} \(32, 32\)"):
+    with pytest.raises(CheckpointError, match=rf"{INDEX}: missing {EXPERT} \(32, 32\)"):
+        checkpoint.verify(tmp_path)
+    index = json.loads((tmp_path / INDEX).read_text())
+    other = next(iter(index["weight_map"].values()))
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {**index["weight_map"], EXPERT: other}}))
+    with pytest.raises(CheckpointError, match=f"{other}: missing {EXPERT}, which {INDEX} says it holds"):
+        checkpoint.verify(tmp_path)
+
+
+def test_what_is_not_the_model_is_refused_before_anything_is_allocated(
+    stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    altered(stored, tmp_path, EXPERT, lambda tensors: tensors.pop(EXPERT))
+    monkeypatch.setattr(checkpoint, "read", lambda *_, **__: pytest.fail("weights were read"))
+    with pytest.raises(CheckpointError, match="missing"):
+        checkpoint.load(str(tmp_path), slots=1)
+    with pytest.raises(pytest.fail.Exception, match="weights were read"):
+        checkpoint.load(str(stored), slots=1)
+
+
+def test_a_checkpoint_of_one_file_is_read_too(network: Qwen3OmniMoeForConditionalGeneration, tmp_path: Path) -> None:
+    tiny_qwen.save(network, tmp_path, shard="1GB")
+    assert [file.name for file in tmp_path.glob("model*")] == ["model.safetensors"]
+    read = checkpoint.read(tmp_path, checkpoint.verify(tmp_path), "cpu", torch.float32)
+    state = read.state_dict()
+    assert all(torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items())
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors[EXPERT]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"model\.safetensors: missing {EXPERT}"):
         checkpoint.verify(tmp_path)
 
 

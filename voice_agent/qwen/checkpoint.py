@@ -27,7 +27,7 @@ from voice_agent.qwen.prompt import Template
 
 __all__ = ["CheckpointError", "describe", "load", "load_parts", "verify"]
 
-INDEX = "model.safetensors.index.json"
+INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 NAMED = 8  # problems that an error spells out
 NETWORKS: Mapping[StageName, str] = {"thinker": "thinker", "talker": "talker", "codec": "code2wav"}
 EMBEDDINGS = "thinker.model.embed_tokens.weight"
@@ -62,7 +62,8 @@ def verify(folder: Path) -> Qwen3OmniMoeConfig:
     """The folder's configuration, once its weights are what it describes. Raises CheckpointError."""
     config = _configuration(folder)
     expected, stored = _expected(config), _stored(folder)
-    problems = [f"missing {name} {shape}" for name, shape in expected.items() if name not in stored]
+    listing = INDEX if (folder / INDEX).is_file() else SINGLE
+    problems = [f"{listing}: missing {name} {shape}" for name, shape in expected.items() if name not in stored]
     problems += [f"{tensor.file}: unexpected {name}" for name, tensor in stored.items() if name not in expected]
     problems += [
         f"{tensor.file}: {name}: expected shape {expected[name]}, got {tensor.shape}"
@@ -195,7 +196,7 @@ def _stored(folder: Path) -> Mapping[str, _Stored]:
         listed: Mapping[str, str] = json.loads(index.read_text("utf-8"))["weight_map"]
         files = sorted(set(listed.values()))
     else:
-        listed, files = {}, ["model.safetensors"]
+        listed, files = {}, [SINGLE]
     found: dict[str, _Stored] = {}
     for name in files:
         try:
