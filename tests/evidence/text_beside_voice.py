@@ -28,7 +28,7 @@ from voice_agent.evaluate import Dialogue, read_dialogues
 from voice_agent.loading import load_agent
 from voice_agent.tea.model import TeaOmni
 
-TRIALS = 80  # spoken replies in each run
+TRIALS = 48  # spoken replies in each run
 CALLS = CHATS = 4
 PAUSE_S, TICK_S, TEXT_ALONE_S = 1.0, 0.05, 20.0
 PLACES: dict[str, list[Place]] = {
@@ -88,8 +88,17 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
                 "mixed": (await _measure(engine, agent, asked, voice=trials, text=CHATS)).view(),
             }
     ratios = {name: _ratio(runs) for name, runs in table.items()}
+    _print(table)
     return {"calls": CALLS, "chats": CHATS, "runs": table, "voice_ttfc_p95_mixed_to_alone": ratios,
             "passed": max(ratios.values()) <= 1.5}  # fmt: skip
+
+
+def _print(table: dict[str, Any]) -> None:
+    print(f"{'':44}{'':14}{'voice TTFC p50':>15}{'p95':>7} ms{'text tokens/s':>16}")
+    for name, runs in table.items():
+        for what, run in runs.items():
+            voice = run.get("voice_ttfc_ms", {"p50": "", "p95": ""})
+            print(f"{name:44}{what:14}{voice['p50']:>15}{voice['p95']:>7}{run.get('text_tokens_per_s', ''):>19}")
 
 
 def _ratio(runs: dict[str, Any]) -> float:
