@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from voice_agent.engine.reply import Engine
 from voice_agent.loading import load_agent
 from voice_agent.models import describe, load_parts
 from voice_agent.qwen.config import QwenConfig
+from voice_agent.runtime import SWITCH_INTERVAL_S
 
 TRIALS = 20
 CALLERS, REPLIES, ROUNDS = 4, 4, 2
@@ -50,6 +52,7 @@ SAID = (("我要一杯少冰的珍珠奶茶", "zh"), ("two large lattes with no 
 async def run(seed: int, trials: int) -> dict[str, Any]:
     """`trials`: processes that are killed."""
     torch.set_num_threads(1)  # as in a server
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     agent = load_agent()
     rounds: dict[str, list[Round]] = {name: [] for name in PLACEMENTS}
     for name in shown(list(PLACEMENTS) * ROUNDS, "placement"):  # in turn, as a machine's other load comes and goes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from voice_agent.engine.protocols import Message, StageName, ThinkRequest
 from voice_agent.engine.reply import Engine
 from voice_agent.evaluate import Dialogue, read_dialogues
 from voice_agent.loading import load_agent
+from voice_agent.runtime import SWITCH_INTERVAL_S
 from voice_agent.tea.model import TeaOmni
 
 TRIALS = 48  # spoken replies in each run
@@ -75,6 +77,7 @@ class Reader(Listener):
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # as in a server
     agent = load_agent()
     asked = list(read_dialogues(ROOT / "tests" / "dialogues" / "hand_150.jsonl"))
     random.Random(seed).shuffle(asked)
