@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import jsonschema
 import numpy as np
 import torch
 
 from tests.fakes import FakeCodec, FakeModel
 from tests.media_fakes import Running, running_server
+from voice_agent import wire
 from voice_agent.agent import Agent, Call
 from voice_agent.asr import Transcript
 from voice_agent.config import Config
@@ -191,6 +194,24 @@ async def in_call(bench: Bench) -> AsyncIterator[Bench]:
         await running
         bench.engine.close()
     assert bench.model.rows_in_use == 0
+    check_published(bench.events)
+
+
+@functools.cache
+def published(kind: str) -> jsonschema.Draft202012Validator:
+    """The published schema of the server's events of this type. Raises KeyError if there is none."""
+    schema = wire.schemas()["server"]
+    member = {"$ref": schema["discriminator"]["mapping"][kind], "$defs": schema["$defs"]}
+    return jsonschema.Draft202012Validator(member)
+
+
+def check_published(sent: Sequence[dict[str, Any]]) -> None:
+    """All of this is as the published schema has it. What tells of a call's state has the name of the state's class."""
+    for event in sent:
+        if event["type"] == "agent.till.updated":
+            wire.server.AgentStateUpdated.model_validate(event)
+        else:
+            published(event["type"]).validate(event)
 
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
