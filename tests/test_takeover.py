@@ -12,6 +12,7 @@ from tests.fakes import FakeModel
 from tests.media_fakes import eventually, offer, running_server
 from voice_agent.client import CallClient
 from voice_agent.media import calls as module
+from voice_agent.media.speaker import Speaker
 from voice_agent.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +39,82 @@ def test_a_session_goes_on_with_the_state_and_the_dialogue_of_another() -> None:
         assert after.call.id == "call2"
         assert after.call.state.sold == ["tea"]
         assert [message.text for message in after.conversation.messages] == ["hello there", "one two "]
+
+    run(work)
+
+
+BREAKS = ("still being said", "being recognised", "being thought about", "about to be heard")
+
+
+@pytest.mark.parametrize("were", BREAKS)
+def test_words_that_had_no_answer_when_the_connection_broke_are_answered_once(were: str) -> None:
+    async def work() -> None:
+        bench = Bench(FakeModel(), ["one oolong tea"])
+        running = asyncio.ensure_future(bench.session.run())
+        await asyncio.sleep(0)
+        gate, hold = bench.model.thinker.gate.event, asyncio.Event()
+        bench.session.receive({"type": "session.update", "session": {"instructions": "be brief"}})
+        if were == "being recognised":
+            bench.asr.hold = hold
+        if were == "being thought about":
+            gate.clear()
+        await bench.say(800)
+        await bench.hush(60 if were == "still being said" else 900)
+        await bench.until(lambda: were == "still being said" or bench.session.turn is not None)
+        if were == "being thought about":
+            await bench.until(lambda: bench.model.thinker.requests)
+        if were == "about to be heard":
+            await bench.until(lambda: bench.speaker.queued_ms >= 400)
+        bench.session.close("the connection failed")
+        asyncio.get_running_loop().call_later(0.02, gate.set)
+        await running
+        assert not bench.said, "nothing was heard of an answer"
+        memory, asked = bench.session.memory(), len(bench.model.thinker.requests)
+
+        hold.set()
+        bench.events, bench.speaker = [], Speaker(now=lambda: 0.0, sleep=lambda s: asyncio.sleep(0))
+        bench.session = Session("call2", bench.runtime, bench.speaker, bench.events.append)
+        bench.session.recall(memory)
+        async with in_call(bench):
+            await bench.until(lambda: bench.speaker.queued_ms >= 400)
+            await bench.play(25)
+            await bench.until(lambda: bench.session.turn is None)
+            await bench.hush(1500)
+            assert [message.text for message in bench.said] == ["one oolong tea", "one two three four "]
+            [request] = bench.model.thinker.requests[asked:]
+            assert request.instructions == "be brief", "the settings go on too"
+            assert bench.kinds("response.created") == ["response.created"]
+            items = map(bench.session.conversation.item, bench.session.conversation._order)
+            words = [part.transcript for item in items for part in item.content]
+            assert [text for text in words if text] == ["one oolong tea", "one two three four "]
+
+    run(work)
+
+
+def test_a_client_that_asks_for_each_answer_is_not_answered_unasked_after_a_break() -> None:
+    async def work() -> None:
+        bench = Bench(FakeModel(), ["one oolong tea"])
+        running = asyncio.ensure_future(bench.session.run())
+        await asyncio.sleep(0)
+        detection = {"type": "server_vad", "create_response": False}
+        bench.session.receive(
+            {"type": "session.update", "session": {"audio": {"input": {"turn_detection": detection}}}}
+        )
+        await bench.say(800)
+        await bench.hush(900)
+        await bench.until(lambda: bench.session.unanswered)
+        bench.session.close("the connection failed")
+        await running
+        memory = bench.session.memory()
+        bench.events = []
+        bench.session = Session("call2", bench.runtime, bench.speaker, bench.events.append)
+        bench.session.recall(memory)
+        async with in_call(bench):
+            await bench.hush(300)
+            assert bench.session.turn is None
+            bench.session.receive({"type": "response.create"})
+            await bench.until(lambda: bench.model.thinker.requests)
+            assert [message.text for message in bench.model.thinker.requests[0].messages] == ["one oolong tea"]
 
     run(work)
 

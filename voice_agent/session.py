@@ -62,9 +62,10 @@ ASK_BACK = 2
 
 @dataclass(frozen=True)
 class Memory:
-    """What outlives a connection: the call's state (its cart), the dialogue, what was not answered yet, and the last
-    replies, of which less may have been heard than was sent."""
+    """What outlives a connection: the call's settings and state (its cart), the dialogue, what was not answered yet,
+    and the last replies, of which less may have been heard than was sent."""
 
+    settings: Settings
     call: Call[Any]
     conversation: Conversation
     unanswered: list[Utterance]
@@ -152,14 +153,16 @@ class Session:
 
     def memory(self) -> Memory:
         """What a call that takes the place of this one goes on with."""
-        return Memory(self.call, self.conversation, self.unanswered, self.notes, self.open_calls, self._said)
+        return Memory(
+            self.settings, self.call, self.conversation, self.unanswered, self.notes, self.open_calls, self._said
+        )
 
     def recall(self, memory: Memory) -> None:
         """Go on with the memory of a call that has ended; before `run`."""
+        self.settings = memory.settings
+        self._obey_settings()
         self.call = replace(memory.call, id=self.call_id)
-        self.conversation = memory.conversation
-        # Words that were still being recognised when the call ended will never be there.
-        self.unanswered = [utterance for utterance in memory.unanswered if utterance.ready.is_set()]
+        self.conversation, self.unanswered = memory.conversation, memory.unanswered
         self.notes, self.open_calls, self._said = memory.notes, memory.open_calls, memory.said
 
     async def run(self) -> None:
@@ -173,6 +176,7 @@ class Session:
                 self.show_state()
                 while self._early:
                     self.receive(self._early.popleft())
+                self._take_up()
                 self.spawn(self.floor.hearing.run())
                 self.spawn(self._tick())
                 await self._closed.wait()
@@ -192,14 +196,27 @@ class Session:
                 with anyio.move_on_after(2, shield=True):
                     await self._receipts
 
+    def _take_up(self) -> None:
+        """Answer what was said to the call whose place this one takes, and not answered there."""
+        for utterance in self.unanswered:
+            if not utterance.ready.is_set():
+                self.floor.hearing.finalise(utterance)
+        detection = self.settings.turn_detection
+        if self.unanswered and self.turn is None and detection is not None and detection.create_response:
+            self.begin(0.0)
+
     def _leave_turn(self) -> None:
-        """The call is over: what of the live turn was heard, and no more, is remembered."""
+        """The call is over: what of the live turn was heard, and no more, is remembered; so is what the caller says."""
         self.drop_guess()
         if self.turn is not None:
-            self._receipts = self.turn.stop(self.silence())
+            heard = self.silence()
+            self._receipts = self.turn.stop(heard)
+            self.turn.tell_cancelled("client_cancelled", heard)
             if self.turn.leaves_no_trace:
                 self.unanswered = [*self.turn.sources, *self.unanswered]
             self.turn = None
+        if self.floor.hearing.current is not None:
+            self.take(self.floor.hearing.current)
 
     def spawn(self, work: Coroutine[Any, Any, None], *, tool: bool = False) -> asyncio.Task[None] | None:
         """A task of the call's, which ends with it; a tool is given `TOOLS_S` to finish what it has begun.
@@ -409,6 +426,12 @@ class Session:
     def update(self, update: SessionConfig) -> None:
         """Merge a configuration into the session's. Raises ValueError if it cannot be served."""
         self.settings.update(update)
+        if update.agent is not None and update.agent.language is not None:
+            self.call.language = update.agent.language
+        self._obey_settings()
+        self.tell(events.SessionUpdated(session=self.settings.describe(self.call_id)))
+
+    def _obey_settings(self) -> None:
         self.floor.policy.config = self.settings.turn
         self.floor.hearing.client_commits = self.settings.turn_detection is None
         if self.floor.hearing.client_commits:
@@ -416,7 +439,6 @@ class Session:
             self.drop_guess()
         else:
             self.floor.hearing.take_held()
-        self.tell(events.SessionUpdated(session=self.settings.describe(self.call_id)))
 
     def commit(self) -> None:
         """End the caller's turn here. Raises Refused if nothing was said."""

@@ -136,6 +136,12 @@ class FunctionTool(Wire):
     parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
+class AgentSettings(Wire):
+    """This server's own. `language`: what the agent speaks, in its greeting as well, until it hears another."""
+
+    language: Literal["zh", "en"] | None = None
+
+
 class SessionConfig(Wire):
     """A partial session: what is absent stays as it is. A reply ends by itself, there are no stored prompts, and no
     tool can be forced.
@@ -149,6 +155,7 @@ class SessionConfig(Wire):
     tool_choice: Literal["auto", "none"] | None = None
     max_output_tokens: Literal["inf"] | None = None
     prompt: None = None
+    agent: AgentSettings | None = None
 
 
 class Session(Wire):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from voice_agent.wire.items import FunctionCallItem, Item, MessageItem, Response, Session, Wire
 
@@ -385,3 +385,5 @@ ServerEvent = Annotated[
     | AgentCartUpdated,
     Field(discriminator="type"),
 ]
+
+ADAPTER: TypeAdapter[ServerEvent] = TypeAdapter(ServerEvent)
