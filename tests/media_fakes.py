@@ -138,7 +138,7 @@ async def running_server(
         running = tasks.create_task(server.run_until_stopped())
         await server.listening.wait()
         try:
-            yield Running(server, f"http://127.0.0.1:{config.port}", sessions)
+            yield Running(server, f"http://{config.host}:{config.port}", sessions)
         finally:
             if not running.done():
                 server.stop()

@@ -234,7 +234,7 @@ async def _call(
     from contextlib import AsyncExitStack
 
     from voice_agent.calling import own_server, place_call
-    from voice_agent.client import CallRefused
+    from voice_agent.client import CallRefused, IceFailed
     from voice_agent.evaluate import CartLine, lines_of, same
 
     expected = None if expect_cart is None else [CartLine.model_validate(line) for line in json.loads(expect_cart)]
@@ -251,6 +251,8 @@ async def _call(
                 save_aligned=save_aligned,
                 headers={"Authorization": f"Bearer {key}"} if key else None,
             )
+        except IceFailed:
+            raise
         except (CallRefused, OSError, TimeoutError) as error:
             raise ConnectionError(f"{url}: {error or type(error).__name__}; is the server running?") from None
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,14 +19,17 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 import soundfile
-from aiortc import MediaStreamTrack, RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from aiortc import MediaStreamTrack, RTCConfiguration, RTCIceServer, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
+from pydantic import ValidationError
 
 from voice_agent.media import aiortc_patches, opus
 from voice_agent.media.peer import CHANNEL_LABEL, opus_alone
 from voice_agent.media.resample import Resampler
 from voice_agent.media.speaker import Pacer
+from voice_agent.wire.items import FunctionCallItem
+from voice_agent.wire.server import ResponseDone
 
 RATE = 24_000
 """Rate in Hz of what a call records, in both directions."""
@@ -40,6 +44,8 @@ CLOSE_S = 2.0
 
 aiortc_patches.install()
 
+log = logging.getLogger(__name__)
+
 
 class CallRefused(Exception):
     """The server did not take the call. `status`: its HTTP status."""
@@ -47,6 +53,10 @@ class CallRefused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"the server answered {status}: {message}")
         self.status = status
+
+
+class IceFailed(ConnectionError):
+    """The server took the call, and no path for its sound was found: what was tried, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -163,8 +173,9 @@ class CallClient:
 
     `received` and `sent` hold the call's audio, 20 ms a piece, with the time at which each piece arrived by RTP (no
     playout buffer lies before it) or left. `session` is a configuration that goes with the offer; `hosts` are the
-    addresses that ICE offers, by default loopback for a server on this machine, else all others. Entering raises
-    CallRefused, or TimeoutError when no connection comes up within `connect_s`.
+    addresses that ICE offers, by default loopback for a server on this machine, else all others; `ice_servers` a STUN
+    and a TURN server of this side. Entering raises CallRefused, IceFailed when no connection comes up within
+    `connect_s`, or TimeoutError when the server has not answered by then.
     """
 
     def __init__(
@@ -175,6 +186,7 @@ class CallClient:
         max_events: int = 10_000,
         hosts: tuple[str, ...] | None = None,
         session: dict[str, Any] | None = None,
+        ice_servers: tuple[RTCIceServer, ...] = (),
     ) -> None:
         self.call_id = ""
         self.received: list[Piece] = []
@@ -196,13 +208,23 @@ class CallClient:
         self._down_received = Resampler(opus.RATE, RATE)
         self._down_sent = Resampler(opus.RATE, RATE)
         self._microphone = _Microphone(self._on_sent)
-        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+        self._ice_servers = ice_servers
+        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=list(ice_servers)))
         self._location = ""
 
     async def __aenter__(self) -> Self:
         try:
             async with asyncio.timeout(self._connect_s):
                 await self._connect()
+        except (TimeoutError, IceFailed) as error:
+            if self._pc.remoteDescription is None:
+                text = f"expected an answer of the server within {self._connect_s:.0f} s, got none"
+                failure: Exception = TimeoutError(text)
+            else:
+                failure = error if isinstance(error, IceFailed) else self._ice_failure()
+            await self._give_back()
+            await self._close()
+            raise failure from None
         except BaseException:
             await self._close()
             raise
@@ -266,15 +288,17 @@ class CallClient:
 
         A function gets the call's arguments and gives a JSON value, which the agent answers with; it should be
         quick, as it runs on the event loop. It takes the call's events, so nobody else can read them meanwhile.
-        Raises KeyError for a tool that is not there.
+        Raises KeyError for a tool that is not there, and ValueError for arguments that are not JSON.
         """
         async for event in self.events():
-            if event.data["type"] != "response.done":
-                continue
-            calls = [item for item in event.data["response"]["output"] if item["type"] == "function_call"]
+            try:
+                done = ResponseDone.model_validate(event.data)
+            except ValidationError:
+                continue  # another event
+            calls = [item for item in done.response.output if isinstance(item, FunctionCallItem)]
             for item in calls:
-                output = json.dumps(tools[item["name"]](json.loads(item["arguments"])), ensure_ascii=False)
-                answer = {"type": "function_call_output", "call_id": item["call_id"], "output": output}
+                output = json.dumps(tools[item.name](json.loads(item.arguments)), ensure_ascii=False)
+                answer = {"type": "function_call_output", "call_id": item.call_id, "output": output}
                 self.send({"type": "conversation.item.create", "item": answer})
             if calls:
                 self.send({"type": "response.create"})
@@ -301,13 +325,19 @@ class CallClient:
 
     async def hang_up(self) -> None:
         """End the call politely. Idempotent."""
-        if self._location and not self.ended.is_set():
-            try:
-                async with self._http(5) as http:
-                    await http.delete(self._location, headers=self._headers)
-            except httpx.HTTPError:
-                pass  # the server is gone, and so is the call
+        if not self.ended.is_set():
+            await self._give_back()
         await self._close()
+
+    async def _give_back(self) -> None:
+        """Tell the server that the call is over, so that it need not notice."""
+        if not self._location:
+            return
+        try:
+            async with self._http(5) as http:
+                await http.delete(self._location, headers=self._headers)
+        except httpx.HTTPError:
+            pass  # the server is gone, and so is the call
 
     def received_pcm(self) -> npt.NDArray[np.int16]:
         """All received audio in order of RTP timestamps, lost packets as silence: int16[T] @ 24 kHz."""
@@ -375,9 +405,20 @@ class CallClient:
         await self._pc.setRemoteDescription(RTCSessionDescription(sdp=response.text, type="answer"))
         await up.wait()
         if self._pc.connectionState != "connected":
-            raise ConnectionError(f"expected a connection, got the state {self._pc.connectionState}")
+            raise self._ice_failure()
         await opened.wait()
         self.connected_s = time.monotonic() - began
+
+    def _ice_failure(self) -> IceFailed:
+        own, theirs = (
+            sorted({_candidate(line) for line in description.sdp.splitlines() if line.startswith("a=candidate:")})
+            for description in (self._pc.localDescription, self._pc.remoteDescription)
+        )
+        tried = f"no path for the sound: tried from {', '.join(own) or 'nowhere'} to {', '.join(theirs) or 'nowhere'}"
+        relayed = any(urls.startswith("turn") for server in self._ice_servers for urls in _urls(server))
+        if relayed and not any(candidate.startswith("relay") for candidate in own):
+            tried += "; the TURN server gave no address: check that it runs, and its username and credential"
+        return IceFailed(f"{tried}; allow UDP, or give the server or this caller a TURN server")
 
     def _http(self, timeout_s: float) -> httpx.AsyncClient:
         # Loading the certificate store blocks the loop for a fifth of a second: only where one is needed.
@@ -411,7 +452,14 @@ class CallClient:
         self.received.append(Piece(at, low.astype(np.int16), packet.timestamp, packet.sequence_number))
 
     def _on_message(self, message: str | bytes) -> None:
-        self._events.append(Event(time.monotonic(), json.loads(message)))
+        try:
+            event = json.loads(message)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict) or not isinstance(event.get("type"), str):
+            log.warning("expected an event of the server, a JSON object with a string 'type', got %r", message[:80])
+            return
+        self._events.append(Event(time.monotonic(), event))
         if len(self._events) > self._max_events:
             self._events.popleft()
             self.events_dropped += 1
@@ -438,3 +486,13 @@ def _message(response: httpx.Response) -> str:
         return str(response.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return response.text[:200]
+
+
+def _candidate(line: str) -> str:
+    """The kind and the address of an SDP candidate line."""
+    fields = line.split()
+    return f"{fields[7]} {fields[4]}"
+
+
+def _urls(server: RTCIceServer) -> list[str]:
+    return [server.urls] if isinstance(server.urls, str) else server.urls

@@ -15,6 +15,7 @@ from typing import Any
 
 import uvicorn
 from aiortc import RTCIceServer
+from aiortc.rtcicetransport import parse_stun_turn_uri
 from fastapi import FastAPI, WebSocket
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -40,7 +41,8 @@ class ServerConfig:
     """What a server is told.
 
     `host_candidates`: the addresses that ICE offers; empty: 127.0.0.1 and the addresses of this machine.
-    `ice_servers`: STUN and TURN servers as browsers take them (`{"urls", "username", "credential"}`).
+    `ice_servers`: STUN and TURN servers as browsers take them (`{"urls", "username", "credential"}`), for this side and
+    for the page: whoever may open it can read them. Of each kind this side uses the first.
     `api_key`: if set, every way to a call and to its data asks for it as a Bearer key.
     `trusted_proxies`: addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
     `calls_per_minute`: that one address may place, on average, as many at once; null: no limit.
@@ -70,6 +72,8 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
             raise ValueError("expected server.certificate and server.key, got only one of them")
+        for server in self.ice_servers:
+            _check_ice_server(server)
 
     def peer(self) -> PeerConfig:
         """The part of it that a call needs."""
@@ -82,6 +86,19 @@ class ServerConfig:
         )
 
 
+def _check_ice_server(server: dict[str, str]) -> None:
+    """Raises ValueError for what no browser would take."""
+    if unknown := set(server) - {"urls", "username", "credential"}:
+        raise ValueError(f"ice_servers: expected urls, username and credential, got {sorted(unknown)}")
+    urls = server.get("urls", "")
+    try:
+        parse_stun_turn_uri(urls)
+    except ValueError:
+        raise ValueError(f"ice_servers: expected urls such as turn:turn.shop.example:3478, got {urls!r:.100}") from None
+    if urls.startswith("turn") and not {"username", "credential"} <= set(server):
+        raise ValueError(f"ice_servers: expected username and credential for {urls:.100}, got {sorted(server)}")
+
+
 def create_app(
     config: ServerConfig,
     make_session: MakeSession,
@@ -91,7 +108,8 @@ def create_app(
     on_stop: Hook | None = None,
     stats: Callable[[], dict[str, Any]] | None = None,
 ) -> FastAPI:
-    """The application. `info` is what GET /v1/agent returns; `page_dir` holds an index.html for GET /.
+    """The application. `info`, and the ICE servers, are what GET /v1/agent returns; `page_dir` holds an index.html for
+    GET /.
 
     `on_start` runs before the first request, `on_stop` after the last call has ended; `stats` adds to
     GET /v1/calls/stats and, with its `engine`, to GET /metrics. `app.state.calls` are the calls while it runs.
@@ -125,7 +143,7 @@ def create_app(
 
     @app.get("/v1/agent")
     async def agent() -> JSONResponse:
-        return JSONResponse(info)
+        return JSONResponse({**info, "ice_servers": config.ice_servers} if config.ice_servers else info)
 
     @app.get("/healthz")
     async def health() -> JSONResponse:

@@ -24,10 +24,10 @@ expect.set_options(timeout=15_000)
 
 
 @contextmanager
-def chromium(*more: str, microphone: bool = True) -> Iterator[Browser]:
+def chromium(*more: str, microphone: bool = True, program: Path = CHROMIUM) -> Iterator[Browser]:
     """Chromium with those further command line arguments, closed at the end of the block.
 
-    `microphone`: a made up one; else only what the machine has, which is none where tests run.
+    `microphone`: a made up one; else only what the machine has, which is none where tests run. `program`: starts it.
 
     Raises FileNotFoundError, so that a run without it fails and says what to install.
     """
@@ -35,7 +35,7 @@ def chromium(*more: str, microphone: bool = True) -> Iterator[Browser]:
         raise FileNotFoundError(f"expected {CHROMIUM}: apt-get install chromium fonts-noto-cjk")
     devices = ["--use-fake-device-for-media-stream"] if microphone else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=[*ARGUMENTS, *devices, *more])
+        browser = playwright.chromium.launch(executable_path=str(program), args=[*ARGUMENTS, *devices, *more])
         try:
             yield browser
         finally:

@@ -7,24 +7,27 @@
    not, and data channels stall.
 3. The host addresses that ICE offers. aioice leaves out loopback, so that two peers on one machine depend on its
    network card; here the caller names the addresses.
-4. The time that candidate gathering may take. A STUN server that cannot answer holds a call back for 5 s.
+4. The time that candidate gathering may take. A STUN server that cannot answer holds a call back for 5 s, and nobody
+   is told that a STUN or TURN server has given nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any
 
 import aioice.ice
 import aiortc.rtcsctptransport
 from aiortc import RTCRtpReceiver
 from aiortc.rtp import RtpPacket
 
+log = logging.getLogger(__name__)
+
 SCTP_USER_DATA_BYTES = 1100
-GATHERING_LIMIT_S = 1.5
+GATHERING_LIMIT_S = 1.0
 
 _hosts: ContextVar[tuple[str, ...]] = ContextVar("ice_host_addresses", default=())
 _original_host_addresses = aioice.ice.get_host_addresses
@@ -74,8 +77,15 @@ def _host_addresses(use_ipv4: bool, use_ipv6: bool) -> list[str]:
 
 
 @functools.wraps(_original_gather)
-def _gather(self: aioice.ice.Connection, component: int, addresses: list[str]) -> Awaitable[list[Any]]:
-    return _original_gather(self, component, addresses, timeout=GATHERING_LIMIT_S)  # type: ignore[arg-type]
+async def _gather(self: aioice.ice.Connection, component: int, addresses: list[str]) -> list[aioice.Candidate]:
+    found = await _original_gather(self, component, addresses, timeout=GATHERING_LIMIT_S)  # type: ignore[arg-type]
+    kinds = {candidate.type for candidate in found}
+    if self.stun_server is not None and "srflx" not in kinds:
+        log.warning("the STUN server %s:%d gave no address: check that it runs", *self.stun_server)
+    if self.turn_server is not None and "relay" not in kinds:
+        text = "the TURN server %s:%d gave no address: check that it runs, and its username and credential"
+        log.warning(text, *self.turn_server)
+    return found
 
 
 def install() -> None:
