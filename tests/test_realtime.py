@@ -17,6 +17,7 @@ import pytest
 
 from tests.call_fakes import Bench, in_call, run
 from tests.fakes import FakeModel, FakeThinker
+from tests.generated import mutated
 from voice_agent import wire
 from voice_agent.engine.protocols import Message, ToolCall
 from voice_agent.media.socket import SocketSpeaker
@@ -683,29 +684,6 @@ VALID: list[dict[str, Any]] = [
     {"type": "input_audio_buffer.clear"},
     {"type": "agent.playout.report", "delay_ms": 83.5},
 ]  # fmt: skip
-JUNK: list[Any] = [None, 0, -1, 1e400, True, "", "x" * 70, "\u0000", [], {}, [[]], {"type": "message"}, ["audio", 3]]
-
-
-def mutated(event: dict[str, Any], chance: random.Random) -> dict[str, Any]:
-    """The event with one to three of its fields replaced, removed or added, at any depth."""
-    event = copy.deepcopy(event)
-    for _ in range(chance.randint(1, 3)):
-        place: Any = event
-        while True:
-            inner = [
-                v for v in (place.values() if isinstance(place, dict) else place) if isinstance(v, dict | list) and v
-            ]
-            if not inner or chance.random() < 0.4:
-                break
-            place = chance.choice(inner)
-        key: Any = chance.choice(list(place)) if isinstance(place, dict) else chance.randrange(len(place))
-        if chance.random() < 0.3 and isinstance(place, dict):
-            del place[key]
-        else:
-            place[key] = copy.deepcopy(chance.choice(JUNK))
-        if not event:
-            break
-    return event
 
 
 def test_a_thousand_events_valid_and_mutated_are_accepted_or_refused_by_their_id() -> None:

@@ -12,7 +12,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from voice_agent.client import CallClient, Event, voiced_spans
+from voice_agent.wire import server as events
 
 START_TIMEOUT_S = 90.0
 
@@ -54,25 +57,29 @@ class _Live:
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     def take(self, event: dict[str, Any]) -> None:
-        kind, turn = event["type"], self.turn
-        if kind == "conversation.item.input_audio_transcription.completed":
-            turn.transcript = (turn.transcript + " " + event["transcript"]).strip()
-        elif kind == "response.output_audio_transcript.done":
-            turn.reply = event["transcript"]
-        elif kind == "agent.tool.called":
-            turn.tools.append({key: event[key] for key in ("name", "arguments", "result")})
-            result = event["result"]
-            if event["name"] == "place" and isinstance(result, dict) and result.get("ok"):
-                self.report.placed = result["cart"]
-        elif kind == "agent.cart.updated":
-            self.report.cart = event["cart"]
-        elif kind == "agent.turn.latency":
-            turn.latency = {key: value for key, value in event.items() if key.endswith("_ms")}
-        elif kind == "agent.stage.failed":
-            turn.failed = event["stage"]
-        elif kind == "output_audio_buffer.stopped":
-            turn.answered = not turn.failed
-            self.done.set()
+        try:
+            told = events.ADAPTER.validate_python(event)
+        except ValidationError:
+            return  # of a server that knows more events than this one
+        turn = self.turn
+        match told:
+            case events.TranscriptionCompleted():
+                turn.transcript = (turn.transcript + " " + told.transcript).strip()
+            case events.OutputTranscriptDone():
+                turn.reply = told.transcript
+            case events.AgentToolCalled():
+                turn.tools.append({"name": told.name, "arguments": told.arguments, "result": told.result})
+                if told.name == "place" and isinstance(told.result, dict) and told.result.get("ok"):
+                    self.report.placed = told.result.get("cart")
+            case events.AgentCartUpdated():
+                self.report.cart = told.cart
+            case events.AgentLatency():
+                turn.latency = {key: value for key, value in told.model_dump().items() if key.endswith("_ms")}
+            case events.AgentStageFailed():
+                turn.failed = told.stage
+            case events.OutputStopped():
+                turn.answered = not turn.failed
+                self.done.set()
 
 
 async def place_call(

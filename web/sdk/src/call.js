@@ -173,7 +173,7 @@ export class VoiceCall {
    * @returns {string | null} the id of the new item; null when there is no connection
    */
   say(text) {
-    const id = `item_${crypto.randomUUID().replaceAll("-", "").slice(0, 24)}`;
+    const id = `item_${Math.random().toString(36).slice(2)}`;
     const item = { id, type: /** @type {const} */ ("message"), role: /** @type {const} */ ("user") };
     const content = [{ type: /** @type {const} */ ("input_text"), text }];
     const sent = this.send({ type: "conversation.item.create", item: { ...item, content } });
@@ -348,7 +348,7 @@ export class VoiceCall {
   }
 
   /** @param {EndedState} state @param {boolean} [sayGoodbye] */
-  #end(state, sayGoodbye = state.error?.code === "cancelled") {
+  #end(state, sayGoodbye = ["cancelled", "ice_failed"].includes(state.error?.code ?? "")) {
     if (this.#state.status === "ended") return;
     clearInterval(this.#measuring);
     this.#transport.close({ sayGoodbye });
@@ -367,16 +367,14 @@ export class VoiceCall {
     let event;
     try {
       event = JSON.parse(text);
+      if (typeof event.type !== "string") throw event;
+      if (event.type === "error" && event.error.event_id === HEARD_EVENT_ID) return;
+      this.#follow(event);
+      this.#tools.onEvent(event);
     } catch {
-      console.warn("a server event is not JSON:", text.slice(0, 200));
+      console.warn("not an event of the protocol:", text.slice(0, 200));
       return;
     }
-    if (event.type === "response.created") this.#responding = event.response.id;
-    if (event.type === "response.done") this.#responding = null;
-    if (event.type === "error" && event.error.code === "call_ended") this.#goodbye = true;
-    if (event.type === "error" && event.error.event_id === HEARD_EVENT_ID) return;
-    this.#follow(event);
-    this.#tools.onEvent(event);
     this.#tell("event", event);
     this.#tell(event.type, event);
   }
@@ -384,7 +382,10 @@ export class VoiceCall {
   /** @param {ServerEvent} event */
   #follow(event) {
     const reply = this.#reply;
-    if (event.type === "response.output_item.added" && event.item.type === "message") {
+    if (event.type === "response.created") this.#responding = event.response.id;
+    else if (event.type === "response.done") this.#responding = null;
+    else if (event.type === "error") this.#goodbye ||= event.error.code === "call_ended";
+    else if (event.type === "response.output_item.added" && event.item.type === "message") {
       // The reply before may still sound when the next one is announced.
       if (reply?.startedAt == null) this.#reply = { id: event.response_id, itemId: event.item.id, startedAt: null };
     } else if (event.type === "output_audio_buffer.started") {
