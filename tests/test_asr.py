@@ -434,14 +434,31 @@ async def test_a_final_that_nobody_waits_for_any_more_is_a_hypothesis(open_pool:
     assert heard == ["300"]
 
 
-async def test_a_pool_is_busy_beside_a_stream_while_others_are_transcribed(open_pool: OpenPool) -> None:
+async def test_a_pool_counts_the_other_streams_that_are_transcribed(open_pool: OpenPool) -> None:
     _, pool = open_pool()
     one, other = pool.open("zh", ""), pool.open("zh", "")
     one.push(audio(300))
-    assert not pool.busy_beside(one)
+    assert pool.others(one) == 0
     await one.final()
-    assert not pool.busy_beside(one)
-    assert pool.busy_beside(other)
+    assert pool.others(one) == 0
+    assert pool.others(other) == 1
+
+
+async def test_streams_share_the_cadence_of_partials(open_pool: OpenPool) -> None:
+    stub, pool = open_pool(partial_every_ms=400)
+    for _ in range(2):
+        other = pool.open("zh", "")
+        other.push(audio(100))
+        await other.final()
+    stream = pool.open("zh", "")
+    came = asyncio.Event()
+    stream.on_partial = lambda transcript: came.set()
+    stream.push(audio(1180))
+    await settle()
+    assert stub.jobs == [100, 100]
+    stream.push(audio(20))
+    await asyncio.wait_for(came.wait(), 10)
+    assert stub.jobs == [100, 100, 1200]
 
 
 def spoken(seconds: float, pause_at: float) -> npt.NDArray[np.int16]:

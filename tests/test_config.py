@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from voice_agent.config import Config, ConfigError, load_config
+from voice_agent.models import usual_places
 
 
 def test_no_file_gives_the_defaults() -> None:
@@ -24,10 +25,26 @@ def test_a_file_sets_what_it_names(tmp_path: Path) -> None:
 def test_speech_on_a_card_of_its_own_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     path.write_text("engine:\n  placement: [{stages: [talker, codec], device: 'cuda:1', process: true}]\n")
-    (place,) = load_config(path).engine.placement
+    (place,) = load_config(path).engine.placement or ()
     assert (place.stages, place.devices, place.process) == (("talker", "codec"), ["cuda:1"], True)
     cards = place.model_copy(update={"device": ("cuda:1", "cuda:2"), "replicas": 3})
     assert cards.devices == ["cuda:1", "cuda:2", "cuda:1"]
+
+
+def test_the_small_model_shares_its_interpreter_with_nobody_unless_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    (place,) = usual_places("tea-omni")
+    assert (place.stages, place.devices, place.process) == (("thinker", "talker", "codec"), [""], True)
+    assert usual_places("Qwen/Qwen3-Omni-30B-A3B-Instruct") == ()
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert usual_places("tea-omni") == ()
+    path = tmp_path / "c.yaml"
+    path.write_text("language: en\n")
+    assert load_config(path).engine.placement is None
+    path.write_text("engine: {placement: []}\n")
+    assert load_config(path).engine.placement == ()
 
 
 @pytest.mark.parametrize(

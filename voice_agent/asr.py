@@ -3,7 +3,8 @@
 An utterance is an `AsrStream`. All streams share the worker threads of one `AsrPool`. Finals go before partials; a
 stream has at most one partial waiting, and it transcribes everything pushed by the time it runs. The first of
 several workers takes no such partials, so that a final never waits for one; partials rest while a final runs, and
-use at most `partial_share` of their worker's time. With many calls it is therefore the partials that become rare.
+use at most `partial_share` of their worker's time. All streams that are spoken into share the cadence of one. With
+many calls it is therefore the partials that become rare.
 
 A stream over a reply that is held until its words are known is urgent. Its partials come sooner, go before the others,
 on any worker and without rest, and are written under the few words that decide what becomes of the reply; its final
@@ -57,7 +58,7 @@ class AsrConfig(BaseModel):
     workers: int = Field(default=2, ge=1)
     """Threads. With two or more the first takes finals and urgent partials only."""
     partial_every_ms: int = Field(default=400, ge=50)
-    """New audio that is worth a partial."""
+    """New audio that is worth a partial, times the streams that are being transcribed."""
     urgent_first_ms: int = Field(default=550, ge=50)
     """Audio, what was before the voice included, that is worth the first partial of an urgent stream."""
     urgent_every_ms: int = Field(default=200, ge=50)
@@ -141,12 +142,13 @@ class AsrPool:
             raise RuntimeError("expected an open pool: it was closed")
         return AsrStream(self, language, prompt, likely)
 
-    def busy_beside(self, stream: AsrStream) -> bool:
-        """Whether any other stream waits to be transcribed, or began to be within the last `LATELY_S`."""
+    def others(self, stream: AsrStream) -> int:
+        """Other streams that wait to be transcribed, or began to be within the last `LATELY_S`."""
         since = time.monotonic() - LATELY_S
-        waiting = [*(job.stream for job in self._finals), *self._partials]
-        lately = [other for at, other in tuple(self._begun) if at >= since]
-        return any(other is not stream for other in (*waiting, *lately))
+        with self._changed:
+            waiting = {*(job.stream for job in self._finals), *self._partials}
+            lately = {other for at, other in self._begun if at >= since}
+        return len((waiting | lately) - {stream})
 
     async def aclose(self) -> None:
         """Cancel whatever is waited for, and return when the workers have ended: one transcription later at most."""
@@ -320,7 +322,7 @@ class AsrStream:
     def _partial_after_ms(self) -> int:
         config = self._pool.config
         if not self.urgent:
-            return config.partial_every_ms
+            return config.partial_every_ms * (1 + self._pool.others(self))
         return config.urgent_every_ms if self._partial_end else config.urgent_first_ms
 
     async def final(self) -> Transcript:

@@ -19,8 +19,8 @@ from voice_agent.vad import VadConfig
 class EngineConfig(BaseModel):
     """slots: replies that each stage holds at one moment. ahead_ms: how far speech is made ahead of playback.
 
-    threads: cores that a model step may use. placement: where stages run that are not to be threads of the server on
-    the model's own device.
+    threads: cores that a model step may use. placement: where stages run; those that it does not name are threads of
+    the server, on the model's own device. null: where `voice_agent.models.usual_places` puts them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,12 +28,12 @@ class EngineConfig(BaseModel):
     slots: int = Field(8, ge=1, le=64)
     ahead_ms: int = Field(1500, ge=200, le=3000)
     threads: int = Field(1, ge=1, le=64)
-    placement: tuple[Place, ...] = ()
+    placement: tuple[Place, ...] | None = None
 
     @field_validator("placement")
     @classmethod
-    def _check_placement(cls, places: tuple[Place, ...]) -> tuple[Place, ...]:
-        check_places(places)
+    def _check_placement(cls, places: tuple[Place, ...] | None) -> tuple[Place, ...] | None:
+        check_places(places or ())
         return places
 
 

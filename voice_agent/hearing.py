@@ -233,7 +233,7 @@ class Hearing:
     async def _transcribe(self, utterance: Utterance, generation: int, early: bool) -> None:
         assert utterance.stream is not None
         try:
-            if early and self._runtime.asr.busy_beside(utterance.stream):
+            if early and self._runtime.asr.others(utterance.stream):
                 await asyncio.sleep(BUSY_S)
             transcript = await utterance.stream.final()
         except Exception:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
+from voice_agent.engine.places import Place
 from voice_agent.engine.protocols import Codec, KnowsTools, OmniModel, StageName, Talker, Thinker
 from voice_agent.qwen.config import QwenConfig
 
@@ -54,6 +57,17 @@ def describe(name: str) -> KnowsTools:
         return TeaCard()
     card: KnowsTools = _qwen(name).describe(name)
     return card
+
+
+def usual_places(name: str) -> tuple[Place, ...]:
+    """Where a model's stages run if the configuration does not say.
+
+    `tea-omni` takes many short steps, each of them through Python: in a process of its own it and the media do not wait
+    for one interpreter, and with four calls on two cores replies come sooner by a fifth. Processes need Linux.
+    """
+    if name == "tea-omni" and sys.platform == "linux":
+        return (Place(stages=get_args(StageName), process=True),)
+    return ()
 
 
 def _qwen(name: str) -> ModuleType:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import soundfile
+from threadpoolctl import threadpool_limits
 
 from voice_agent.agent import Agent
 from voice_agent.asr import AsrPool, Recognizer
@@ -30,7 +31,7 @@ from voice_agent.media.aiortc_patches import lan_addresses
 from voice_agent.media.echo import LIKELY_ECHO, EchoCanceller
 from voice_agent.media.reference import Reference
 from voice_agent.media.speaker import Speaker
-from voice_agent.models import describe, load_parts
+from voice_agent.models import describe, load_parts, usual_places
 from voice_agent.server import Server, ServerConfig, create_app
 from voice_agent.session import Session
 from voice_agent.tls import Certificate, default_folder, ensure_certificate, qr_code
@@ -110,6 +111,8 @@ async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     torch.set_num_threads(config.engine.threads)
+    # Numpy's products are small here, and threads that wait for more of them take a core from the models.
+    threadpool_limits(limits=1, user_api="blas")
     model = await asyncio.to_thread(describe, agent.model)
     check_agent(agent, model)
     recognizer = await asyncio.to_thread(Recognizer, config.recognizer)
@@ -126,7 +129,8 @@ async def open_runtime(agent: Agent, config: Config) -> AsyncIterator[Runtime]:
 def _open_engine(name: str, model: KnowsTools, config: Config) -> Engine:
     settings = config.engine
     load = partial(load_parts, name, settings.slots, config.qwen)
-    stages = place_stages(settings.placement, load, ahead_ms=settings.ahead_ms, threads=settings.threads)
+    places = usual_places(name) if settings.placement is None else settings.placement
+    stages = place_stages(places, load, ahead_ms=settings.ahead_ms, threads=settings.threads)
     return Engine(model, stages=stages)
 
 

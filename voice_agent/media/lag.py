@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections import deque
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 
 class LoopLag:
@@ -37,7 +39,10 @@ class LoopLag:
 
 
 async def process_figures() -> dict[str, int | None]:
-    """Tasks, threads, descriptors, sockets and resident memory (MiB) of this process; None where /proc is missing."""
+    """Tasks, threads, descriptors and sockets of this process; None where /proc is missing.
+
+    `rss_mib`: resident memory in MiB, that of its child processes included.
+    """
     figures: dict[str, int | None] = {"tasks": len(asyncio.all_tasks()), "threads": threading.active_count()}
     return figures | await asyncio.to_thread(_proc_figures)
 
@@ -52,9 +57,17 @@ def _proc_figures() -> dict[str, int | None]:
             targets.append(os.readlink(entry))
         except OSError:
             continue  # the descriptor of this very listing
-    pages = int((proc / "statm").read_text().split()[1])
     return {
         "descriptors": len(targets),
         "sockets": sum(target.startswith("socket:") for target in targets),
-        "rss_mib": pages * os.sysconf("SC_PAGE_SIZE") >> 20,
+        "rss_mib": _resident_mib(),
     }
+
+
+def _resident_mib() -> int:
+    own = psutil.Process()
+    total = 0
+    for process in (own, *own.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            total += process.memory_info().rss
+    return total >> 20
