@@ -9,6 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.page_mock.browser import complaints
 from tests.page_mock.site import recording
+from voice_agent import wire
 
 pytestmark = pytest.mark.browser
 
@@ -223,11 +224,43 @@ def test_typing_sends_a_message_and_asks_for_a_reply(context: BrowserContext, ad
     page.fill("#message", "one oolong tea")
     page.press("#message", "Enter")
     expect(page.locator(".caption.caller")).to_contain_text("one oolong tea")
-    assert page.evaluate("fake.sent.map((event) => event.type)") == ["conversation.item.create", "response.create"]
+    kinds = page.evaluate("fake.sent.map((event) => event.type)")
+    assert kinds == ["session.update", "response.create", "conversation.item.create", "response.create"]
     # The server gives the item an id of its own; the words still stand there once.
     item = {"id": "other", "role": "user", "content": [{"type": "input_text", "text": "one oolong tea"}]}
     play(page, [{"at": 0, "event": {"type": "conversation.item.added", "item": item}}])
     expect(page.locator(".caption.caller")).to_have_count(1)
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_the_agent_is_asked_to_greet_in_the_pages_language(browser: Browser, address: str, language: str) -> None:
+    context = browser.new_context(locale=LOCALES[language])
+    page = open_mock(context, address)
+    start_call(page)
+    update, create = page.evaluate("fake.sent")
+    for event in (update, create):
+        wire.parse(event)
+    assert update["session"]["agent"] == {"language": language}
+    assert create["type"] == "response.create"
+    refusal = {"type": "invalid_request_error", "code": "nothing_to_answer", "message": "no", "param": None}
+    play(page, [{"at": 0, "event": {"type": "error", "error": {**refusal, "event_id": "another"}}}])
+    expect(page.locator("#notice")).to_be_visible()
+    page.click("#notice-dismiss")
+    page.evaluate("error => fake.emit({ type: 'error', error })", {**refusal, "event_id": create["event_id"]})
+    page.evaluate("fake.lose()")
+    page.wait_for_function("page.state.notice?.kind === 'reconnected'")
+    assert len(page.evaluate("fake.sent")) == 2, "who was greeted once is not greeted again"
+    context.close()
+
+
+def test_a_greeting_that_the_browser_held_back_is_asked_for_again(context: BrowserContext, address: str) -> None:
+    page = open_mock(context, address)
+    start_call(page)
+    page.evaluate("page.dispatch({type: 'audio.blocked'})")
+    page.click("#hear")
+    expect(page.locator("#hear")).to_be_hidden()
+    kinds = page.evaluate("fake.sent.map((event) => event.type)")
+    assert kinds == ["session.update", "response.create"] * 2
 
 
 def test_mute_and_hang_up(context: BrowserContext, address: str) -> None:

@@ -10,6 +10,8 @@ import { byId, setText } from "./view/dom.js";
 import { insightView } from "./view/insight.js";
 import { menuView } from "./view/menu.js";
 
+/** A refusal means only that nobody need be greeted: there is no greeting, or somebody has spoken already. */
+const GREETING_EVENT_ID = "greeting";
 const LANGUAGE_KEY = "voice-agent.language";
 const FRAME_MS = 66;
 /** With reduced motion the timeline moves in calm steps. */
@@ -104,13 +106,16 @@ export class Page {
     if (this.#state.call.phase === "connecting" || this.#state.call.phase === "live") return;
     this.timeline.history.clear();
     this.dispatch({ type: "call.connecting", microphone });
-    const call = this.#makeCall({ element: byId("voice"), token: this.#key ?? undefined });
+    const iceServers = this.#state.agent?.ice_servers;
+    const call = this.#makeCall({ element: byId("voice"), token: this.#key ?? undefined, iceServers });
     this.#call = call;
     // An earlier call may still report back; what it says no longer matters.
     const when = (type, handle) => call.on(type, (event) => call === this.#call && handle(event));
     when("state", (state) => this.#onCallState(state));
-    when("event", (event) => this.dispatch({ type: "server.event", event }));
-    when("audio", ({ playing }) => this.dispatch({ type: playing ? "audio.playing" : "audio.blocked" }));
+    when("event", (event) => {
+      if (event.error?.event_id !== GREETING_EVENT_ID) this.dispatch({ type: "server.event", event });
+    });
+    when("audio", ({ playing }) => this.#onAudio(playing));
     when("playout", (report) => this.dispatch({ type: "playout.measured", report }));
     when("microphone_lost", () => this.dispatch({ type: "microphone.lost" }));
     await call.connect({ microphone }).catch(() => {}); // told by the call's state
@@ -141,7 +146,10 @@ export class Page {
     if (state.status === "live") {
       const again = this.#state.call.reconnecting === true;
       this.dispatch({ type: again ? "call.resumed" : "call.live" });
-      if (!again) this.#tick();
+      if (!again) {
+        this.#tick();
+        this.#askForGreeting();
+      }
       if (this.#state.call.microphone) this.#listMicrophones();
     } else if (state.status === "reconnecting") {
       this.dispatch({ type: "call.reconnecting" });
@@ -151,6 +159,19 @@ export class Page {
       else this.dispatch({ type: "call.ended", reason: "server" });
       requestAnimationFrame(() => byId("ending").focus());
     }
+  }
+
+  /** A greeting that the browser held back was not heard: it is said again. */
+  #onAudio(playing) {
+    const late = playing && this.#state.call.audioBlocked;
+    this.dispatch({ type: playing ? "audio.playing" : "audio.blocked" });
+    if (late) this.#askForGreeting();
+  }
+
+  /** In the page's language, which the agent speaks until it hears another. */
+  #askForGreeting() {
+    this.#call?.send({ type: "session.update", session: { type: "realtime", agent: { language: this.#language } } });
+    this.#call?.send({ type: "response.create", event_id: GREETING_EVENT_ID });
   }
 
   #toggleMute() {

@@ -12,12 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.page_mock.site import ROOT, agent_info
+from voice_agent.media.peer import error_event
 from voice_agent.media.speaker import Speaker
 from voice_agent.server import Server, ServerConfig, create_app
 
 
 class ScriptedSession:
-    """Tells the page that the call began; answers a `response.create` with a cart, a sentence and a second of tone."""
+    """Tells the page that the call began; answers a `response.create` with a cart, a sentence and a second of tone.
+
+    It has no greeting: the page's wish for one, which bears an id, is refused.
+    """
 
     def __init__(self, call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> None:
         self.speaker, self.send = speaker, send
@@ -31,7 +35,9 @@ class ScriptedSession:
 
     def receive(self, event: dict[str, Any]) -> None:
         self.received.append(event)
-        if event["type"] == "response.create":
+        if event["type"] == "response.create" and "event_id" in event:
+            self.send(error_event("invalid_request_error", "nothing_to_answer", "got none", event["event_id"]))
+        elif event["type"] == "response.create":
             self._answer()
         elif event["type"] == "conversation.item.truncate":
             self.speaker.flush(self.speaker.epoch + 1)
