@@ -293,10 +293,38 @@ def test_before_a_reply_is_heard_a_short_word_goes_on_with_what_was_said(caller:
     assert caller.kinds == ["speech_started", "pause", "speculate", "interrupt"]
 
 
+def test_a_short_sound_is_waited_for_no_longer_than_a_backchannel_may_be(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(224)
+    caller.hush(288)
+    assert caller.new() == ["speech_started", "pause", "speculate"]
+    caller.hush(32)
+    assert caller.new() == ["resume"]
+
+
+def test_a_late_word_to_stop_cancels_a_reply_that_has_not_gone_on(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(352)
+    caller.hush(448)
+    assert caller.new() == ["speech_started", "pause", "speculate"]
+    caller.hear("停")
+    assert caller.new() == ["interrupt"]
+
+
+def test_a_sound_of_which_a_part_is_known_is_not_waited_for(caller: Caller) -> None:
+    caller.reply()
+    caller.speak(352)
+    caller.hear("本", late_ms=96)
+    caller.hush(288)
+    assert "resume" not in caller.new()
+    caller.hush(32)
+    assert caller.new() == ["resume"]
+
+
 def test_the_reply_does_not_wait_for_the_recogniser_for_ever(caller: Caller) -> None:
     caller.reply()
     caller.speak(512)
-    caller.hush(288)
+    caller.hush(480)
     assert caller.new() == ["speech_started", "pause", "speculate"]
     caller.hush(32)
     assert caller.new() == ["resume"]
@@ -483,7 +511,7 @@ def test_what_is_said_over_the_last_moments_of_a_reply_is_an_answer(caller: Call
 def test_a_backchannel_that_was_let_go_answers_the_question_that_has_ended_meanwhile(caller: Caller) -> None:
     caller.reply()
     caller.speak(400)
-    caller.hush(352)
+    caller.hush(512)
     assert caller.new()[-1] == "resume"
     caller.policy.reply_ended(heard_all=True)
     caller.hear("好的")

@@ -43,6 +43,16 @@ def test_backchannels_are_known_by_their_sound(text: str) -> None:
     assert kind_of(text) == "backchannel"
 
 
+@pytest.mark.parametrize("text", ["任何", "如何", "不要喝", "嗯哼", "啊哈。", "安恒"])
+def test_uh_huh_is_known_in_whatever_characters_it_is_written(text: str) -> None:
+    assert kind_of(text) == "backchannel"
+
+
+@pytest.mark.parametrize("text", ["拿铁和", "奶茶和", "喝", "有什么好喝", "不要喝了", "我要喝拿铁", "一杯不要喝"])
+def test_what_only_resembles_it_is_none(text: str) -> None:
+    assert kind_of(text) in ("words", "stop")
+
+
 @pytest.mark.parametrize(
     "text",
     [

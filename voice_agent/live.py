@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 ENGLISH_WORDS = 3
 CLIENT_TOOL_S = 60.0
 """How long a client may take to run its tools; the reply holds its slot until then."""
+PACKET_MS = 20
+"""Less of a reply than this waits for the rest of its packet: the caller hears nothing."""
 KEEP_MS = 300
 """A reply of which less was heard answered too soon: it leaves no trace, and its words are joined to what follows."""
 
@@ -416,7 +418,7 @@ class Turn:
                 self.on_failed("tool", TimeoutError(text))
             return
         stall_s = self.session.runtime.config.stall_ms / 1000
-        if self.session.speaker.queued_ms == 0 and now - self._progress_at > stall_s:
+        if self.session.speaker.queued_ms < PACKET_MS and now - self._progress_at > stall_s:
             self.on_failed("engine", TimeoutError(f"expected progress within {stall_s:.1f} s, got none"))
 
     def hold(self, held: bool) -> None:

@@ -50,6 +50,10 @@ class TurnConfig(BaseModel):
     likely a backchannel that was not understood, or the beginning of one."""
     resume_ms: int = Field(320, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
+    late_ms: int = Field(500, ge=100, le=2000)
+    """The same after `word_voice_ms` of voice of which nothing at all is known, while its words are recognised."""
+    word_voice_ms: int = Field(250, ge=0, le=2000)
+    """Voice that is long enough for a word to stop."""
     noise_ms: int = Field(1000, ge=100, le=5000)
     """A sound of this length without words is a noise."""
     pause_max_ms: int = Field(1500, ge=500, le=5000)
@@ -305,11 +309,20 @@ class TurnPolicy:
         heard = self._reply != "thought"
         let_go = (
             (ended and (utterance.known or not self._voice(utterance)))
-            or (ended and heard and silence >= self._samples(config.resume_ms))
+            or (ended and heard and silence >= self._samples(self._wait_ms(utterance)))
             or (utterance.said == "none" and covered >= self._samples(config.noise_ms))
             or self._now - utterance.judged_since >= self._samples(config.pause_max_ms)
         )
         return self._let_go(utterance) if let_go else []
+
+    def _wait_ms(self, utterance: _Utterance) -> int:
+        """How long a reply is held for words after the sound; longer for what may be a word to stop, and is not known.
+
+        Without that a recogniser that is late has the reply go on for a moment, and cancels it then.
+        """
+        unknown = utterance.said is None and utterance.speculated_at is not None
+        long_enough = utterance.voiced >= self._samples(self.config.word_voice_ms)
+        return max(self.config.late_ms if unknown and long_enough else 0, self.config.resume_ms)
 
     def _is_addressed(self, utterance: _Utterance) -> bool:
         """Whether its words are meant for the agent."""

@@ -67,6 +67,9 @@ _NUMBER = re.compile(
 )
 _MARKS = re.compile(r"[\s。，,.!！?？、…~—-]+")
 
+# Two or three syllables of which the last is breathed, with 和 (and) for an exception: 嗯哼, 任何, 如何, 不要喝.
+_BREATHED = re.compile(r"(?:[a-z]+ ){1,2}(?:he|ha|heng|hen) ")
+
 _CONFUSED = (
     (r"ng\b", "n"),
     (r"\b[bptgkh](?=[aeiou])", "d"),
@@ -83,9 +86,18 @@ def kind_of(text: str) -> Kind:
         return "none"
     if _made_of(_BACKCHANNELS).fullmatch(sounds):
         return "backchannel"
+    if _is_breathed(text, sounds):
+        return "backchannel"
     if _stop().search(sounds):
         return "stop"
     return "backchannel" if _made_of(_BACKCHANNELS, loosely=True).fullmatch(_loosened(sounds)) else "words"
+
+
+def _is_breathed(text: str, sounds: str) -> bool:
+    """Whether this is how a recogniser writes uh-huh and mm-hm in Chinese characters."""
+    characters = _MARKS.sub("", text)
+    chinese = all("\u4e00" <= character <= "\u9fff" for character in characters)
+    return chinese and not characters.endswith("和") and _BREATHED.fullmatch(sounds) is not None
 
 
 def surely_whole(text: str, *, asked: bool) -> float:
