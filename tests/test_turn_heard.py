@@ -27,6 +27,10 @@ from voice_agent.words import LIKELY
 SOUNDS = Path(voice_agent.bench.__file__).parent / "library" / "sounds"
 BEFORE_MS, PRE_ROLL_MS, JOB_MS = 300, 200, 200
 MENU = {"zh": "珍珠奶茶、柠檬红茶、抹茶拿铁、少冰、半糖、大杯", "en": "pearl milk tea, latte, less ice, large"}
+BACKCHANNELS = [
+    *("mm-zh", "mm-high-zh", "mm-mm-zh", "mm-mm-high-zh", "oh-zh", "right-zh", "right-high-zh", "good-zh"),
+    *("uh-huh", "uh-huh-low", "hmm", "okay", "okay-low", "right-en"),
+]
 CALLERS_DB = -16.0
 """Level of the callers in the library, by the loudest quarter of a second."""
 
@@ -108,16 +112,20 @@ def library(name: str, gain_db: float = 0.0) -> npt.NDArray[np.int16]:
     return np.asarray(soxr.resample(pcm, rate, 16_000) * 32767 * 10 ** (gain_db / 20), np.int16)
 
 
-@pytest.mark.parametrize("name", ["stop-zh", "not-right-zh", "no-more-zh", "stop-en", "i-want-zh"])
+@pytest.mark.parametrize(
+    "name", ["stop-zh", "not-right-zh", "no-more-zh", "wait-please-zh", "stop-en", "wait-en", "hold-on-en", "i-want-zh"]
+)
 def test_an_interruption_cancels_the_reply(recognizer: Recognizer, silero: SileroModel, name: str) -> None:
+    """Case B06, what stops the reply."""
     done = Held(library(name), recognizer, silero).run()
     assert [kind for kind, _ in done] == ["pause", "interrupt"]
     assert done[0][1] <= 200
     assert done[1][1] <= 900
 
 
-@pytest.mark.parametrize("name", ["good-zh", "mm-zh", "mm-high-zh", "right-zh", "right-en"])
+@pytest.mark.parametrize("name", BACKCHANNELS)
 def test_a_backchannel_lets_it_go_on(recognizer: Recognizer, silero: SileroModel, name: str) -> None:
+    """Case B06, what does not; both languages, several voices."""
     pcm = library(name)
     done = Held(pcm, recognizer, silero).run()
     assert [kind for kind, _ in done] == ["pause", "resume"]
