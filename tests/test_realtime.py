@@ -8,6 +8,7 @@ import copy
 import json
 import random
 import typing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 from tests.call_fakes import Bench, in_call, run
 from tests.fakes import FakeModel, FakeThinker
 from tests.generated import mutated
-from voice_agent import wire
+from voice_agent import Lines, wire
 from voice_agent.engine.protocols import Message, ToolCall
 from voice_agent.media.socket import SocketSpeaker
 from voice_agent.session import NOTES, UNANSWERED
@@ -337,6 +338,26 @@ def test_session_updates_are_merged() -> None:
             assert bench.last("session.updated")["session"]["audio"]["input"]["turn_detection"] is None
             ask(bench, "session.update", session={"audio": {"output": {"format": {"type": "audio/pcmu"}}}})
             assert bench.last("error")["error"]["param"] == "session.audio.output.format.type"
+            check(bench)
+
+    run(work)
+
+
+def test_a_client_says_which_language_the_agent_begins_in() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            lines = Lines(greeting={"zh": "你好", "en": "hello and welcome"})
+            bench.runtime.agent = replace(bench.agent, lines=lines)
+            ask(bench, "session.update", session={"agent": {"language": "fr"}})
+            assert refused(bench, "session.update") == "invalid_event"
+            assert bench.last("error")["error"]["param"] == "session.agent.language"
+            ask(bench, "session.update", session={"agent": {"language": "en"}})
+            assert bench.last("session.updated")["session"]["audio"]["input"]["transcription"]["language"] is None
+            ask(bench, "response.create")
+            await bench.until(lambda: "response.output_audio_transcript.done" in bench.kinds())
+            said = bench.last("response.output_audio_transcript.done")["transcript"]
+            assert said.split() == ["hello", "and", "welcome"]
+            assert bench.model.talker.languages == ["en"]
             check(bench)
 
     run(work)

@@ -14,6 +14,7 @@ import pytest
 from tests.media_fakes import Running, eventually, offer, running_server
 from voice_agent.client import CallClient, CallRefused
 from voice_agent.media.aiortc_patches import lan_addresses
+from voice_agent.server import ServerConfig
 
 pytestmark = pytest.mark.anyio
 
@@ -210,6 +211,31 @@ async def test_the_page_the_agent_and_the_figures_are_served(tmp_path: Path) -> 
         assert stats["calls"] == {"active": 0, "limit": 4, "ended": {}, "each": []}
         assert stats["process"]["descriptors"] > stats["process"]["sockets"] > 0
         assert set(stats["loop_lag"]) == {"p50_ms", "p99_ms", "max_ms"}
+
+
+RELAY = {"urls": "turn:turn.test:3478?transport=tcp", "username": "u", "credential": "c"}
+
+
+async def test_the_page_is_told_of_the_ice_servers() -> None:
+    async with running_server(ice_servers=({"urls": "stun:stun.test"}, RELAY)) as server, http(server) as client:
+        told = (await client.get("/v1/agent")).json()
+        assert told == {"name": "fake", "ice_servers": [{"urls": "stun:stun.test"}, RELAY]}
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({"url": "stun:stun.test"}, "expected urls, username and credential, got"),
+        ({}, "expected urls such as turn:turn.shop.example:3478, got ''"),
+        ({"urls": "stun.test:3478"}, "got 'stun.test:3478'"),
+        ({"urls": "turn:turn.test"}, "expected username and credential for turn:turn.test, got"),
+    ],
+)
+def test_ice_servers_that_no_browser_takes_are_refused_at_start(server: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match="ice_servers: ") as caught:
+        ServerConfig(ice_servers=(server,))
+    assert told in str(caught.value)
+    assert ServerConfig(ice_servers=(RELAY,)).peer().ice_servers[0].credential == "c"
 
 
 async def test_a_caller_too_many_is_refused_at_once_and_slots_come_back() -> None:
