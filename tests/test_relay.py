@@ -169,6 +169,10 @@ def test_the_page_takes_the_servers_relay_and_says_what_to_do_without_one(browse
     expect(good.locator("#strip")).to_be_visible(timeout=1000 * CONNECTED_S)
     print(f"the page connected after {time.monotonic() - began:.2f} s")
     good.wait_for_function("document.getElementById('voice').currentTime > 0")
+    assert good.evaluate("isSecureContext") is False
+    good.fill("#message", "one oolong tea")
+    good.press("#message", "Enter")
+    expect(good.locator(".caption.caller")).to_contain_text("one oolong tea")
     began = time.monotonic()
     pages = [call(browser, network.servers[name]) for name in ("wrong", "none")]
     for page in pages:

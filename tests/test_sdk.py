@@ -322,6 +322,18 @@ def test_hanging_up_while_connecting_or_reconnecting_is_final(page: Page) -> Non
     assert told == ["cancelled", ["connecting", "ended"], False]
 
 
+def test_a_server_whose_call_found_no_path_is_told_that_it_is_over(page: Page) -> None:
+    told = page.evaluate(
+        """async () => {
+          server.failNext("ice_failed");
+          const reason = await call.connect().catch(({ message }) => message);
+          return [reason, seen, server.saidGoodbye];
+        }"""
+    )
+    assert told[0].startswith("ice_failed. No path for the sound. Allow UDP")
+    assert told[1:] == [["connecting", "ended ice_failed"], True]
+
+
 def test_a_listener_that_fails_stops_nobody_else(page: Page) -> None:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
