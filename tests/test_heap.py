@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from voice_agent.engine.heap import WhenQuiet, give_back
 from voice_agent.media import heap
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +75,17 @@ async def test_memory_is_given_back_once_after_the_last_call_and_not_between_cal
     await asyncio.gather(keeper, return_exceptions=True)
 
 
+def test_memory_is_given_back_once_each_time_that_work_rests() -> None:
+    given: list[float] = []
+    now = 0.0
+    quiet = WhenQuiet(lambda: given.append(now))
+    for tenth in range(100):
+        now = tenth / 10
+        # Work until 2 s and from 5 s to 6 s.
+        quiet.saw(min(tenth, 20) + max(0, min(tenth, 60) - 50), now)
+    assert given == [3.0, 7.0]
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
 def test_memory_that_lies_free_under_a_block_in_use_goes_back() -> None:
     libc = ctypes.CDLL(None)
@@ -89,7 +101,7 @@ def test_memory_that_lies_free_under_a_block_in_use_goes_back() -> None:
     for block in blocks[:-1]:
         libc.free(block)
     before = _resident()
-    assert heap.give_back()
+    assert give_back()
     assert before - _resident() >= size * count // 2
     libc.free(blocks[-1])
 

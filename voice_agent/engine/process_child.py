@@ -18,6 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NoReturn
 
+from voice_agent.engine.heap import WhenQuiet
 from voice_agent.engine.process_channel import Channel
 from voice_agent.engine.process_messages import (
     FIGURES_S,
@@ -48,16 +49,19 @@ class Host:
         self.stages: dict[StageName, Stage[Any]] = {}
 
     def load(self, job: Job) -> None:
-        """Load and start the stages, and say so; then tell their figures for ever."""
+        """Load and start the stages, and say so; then tell their figures for ever, and keep no memory for nothing."""
         try:
             self.stages, facts = make_stages(job)
         except Exception as error:
             self._tell(Refused(portable(error)))
             leave()
         self._tell(Ready(facts, self._views()))
+        heap = WhenQuiet()
         while True:
             time.sleep(FIGURES_S)
-            self._tell(Figures(self._views()))
+            views = self._views()
+            self._tell(Figures(views))
+            heap.saw(sum(view["steps"] for view in views.values()), time.monotonic())
 
     def obey(self, message: Command | Abort | Ask) -> None:
         """Carry out one message of the server's."""
