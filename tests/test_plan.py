@@ -105,6 +105,23 @@ def test_a_tiny_qwen3_omni_takes_what_was_planned(folder: Path, config: QwenConf
         ), stage
 
 
+def test_the_predictor_is_told_apart_from_the_talker_that_it_is_a_part_of(folder: Path) -> None:
+    config = QwenConfig(dtype="float32", max_length=512)
+    plan = make_plan(str(folder), "H100", Config(qwen=config))
+    (predictor,) = by_stage(plan)["talker"].inner
+    model = load(str(folder), slots=3, config=config.model_copy(update={"device": "cpu"}))
+    assert predictor.name == "predictor"
+    assert predictor.weights == allocated(model.talker.model.code_predictor)
+    cache = model.talker._maker._residual_cache
+    assert predictor.call * (3 + 1) == allocated(cache) == 4 * predictor.token * (3 + 1), "4 codes; a spare row"
+    assert predictor.call < by_stage(plan)["talker"].call
+    told = plan.view()["stages"]
+    assert told["talker"]["inner"]["predictor"]["call_bytes"] == predictor.call
+    assert told["thinker"]["inner"] == told["codec"]["inner"] == {}
+    shown = CliRunner().invoke(app, ["plan", "--model", str(folder), "--gpu", "H100"])
+    assert "\n  predictor  " in shown.output, "below the talker"
+
+
 def test_a_position_of_dialogue_is_keys_and_values_of_every_layer(folder: Path) -> None:
     parts = by_stage(make_plan(str(folder), "H100", Config(qwen=QwenConfig(dtype="float32", max_length=512, kept=0))))
     assert parts["thinker"].token == 2 * 4 * 2 * 8 * 4, "4 layers, 2 heads of 8, float32"

@@ -221,6 +221,48 @@ def test_a_dialogue_that_is_over_is_dropped_in_every_copy(process: bool) -> None
         run(lambda: work(engine))
 
 
+def test_a_turn_goes_where_its_dialogue_is_held_while_there_is_a_free_slot() -> None:
+    async def turn(engine: Engine, conversation: str) -> None:
+        listener = Listener()
+        engine.reply(replace(REQUEST, conversation=conversation), listener, speak=False)
+        await until(lambda: listener.text_done)
+
+    async def work(engine: Engine) -> None:
+        assert isinstance(engine.thinker, PlacedStage)
+        first, second = engine.thinker._group.copies
+        models: list[Any] = [copy.stages["thinker"].model for copy in (first, second)]  # type: ignore[attr-defined]
+        gates = [model.gate.event for model in models]
+
+        def held() -> list[set[str]]:
+            return [set(model.held) for model in models]
+
+        gates[0].clear()
+        waiting = engine.reply(replace(REQUEST, conversation="a"), Listener(), speak=False)
+        await turn(engine, "b")
+        gates[0].set()
+        await until(lambda: first.load == 0)
+        assert "".join(waiting.pieces).split() == TEXT.split()
+        assert held() == [{"a"}, {"b"}]
+        for name in ("a", "b", "b", "a"):
+            await turn(engine, name)
+        assert held() == [{"a"}, {"b"}], "though the first copy was as little busy as the second"
+
+        gates[1].clear()
+        full = [engine.reply(replace(REQUEST, conversation="b"), Listener(), speak=False) for _ in range(4)]
+        assert (first.load, second.load) == (0, 4)
+        await turn(engine, "b")
+        assert held() == [{"a", "b"}, {"b"}]
+        gates[1].set()
+        await asyncio.gather(*(reply.abort() for reply in full))
+
+        engine.forget("b")
+        await until(lambda: held() == [{"a"}, set()])
+        assert list(engine.thinker._group._homes) == ["a"]
+
+    with placed([Place(stages=("thinker",), replicas=2)]) as engine:
+        run(lambda: work(engine))
+
+
 def test_what_a_process_held_of_dialogues_dies_with_it() -> None:
     async def work() -> None:
         with placed([Place(stages=("thinker",), process=True)]) as engine:

@@ -13,7 +13,7 @@ from voice_agent.qwen import listing
 
 
 @pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")
-def test_the_script_runs_at_tiny_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_runs_at_tiny_shapes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     torch.set_num_threads(1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(gpu, "REPLY_TOKENS", 4)
@@ -32,6 +32,9 @@ def test_the_script_runs_at_tiny_shapes(monkeypatch: pytest.MonkeyPatch) -> None
     assert found["generate"]["first_sample_ms"] > 0
     assert 0 < found["generate"]["frames"] <= 4
     assert found["within_budget"]
+    rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert rows[-5:-1] == [[calls, "off"] for calls in ("1", "4", "8", "16")]
+    assert rows[-1][0] == "generate(),"
 
 
 @pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")

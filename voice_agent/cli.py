@@ -95,10 +95,14 @@ def plan(
     if as_json:
         print(json.dumps(made.view()))
         return
-    table = Table("stage", "weights", "a call", "a token", "step ms, 1 call", "8 calls", "64 calls", "calls", box=None)
+    columns = ("stage", "weights", "a call", "a token", "step ms, 1 call", "8 calls", "64 calls", "calls")
+    table = Table(*columns, box=None, pad_edge=False)
     for name, view in made.view()["stages"].items():
         sizes = [in_bytes(view[f"{of}_bytes"]) for of in ("weights", "call", "token")]
         table.add_row(name, *sizes, *(f"{ms:.2f}" for ms in view["step_ms"].values()), str(view["calls"]))
+        for inner, its in view["inner"].items():
+            sizes = [in_bytes(its[f"{of}_bytes"]) for of in ("weights", "call", "token")]
+            table.add_row(f"  {inner}", *sizes)
     out.print(f"[bold]{made.model}[/] on {made.device.name}")
     out.print(table)
     for sentence in told(made):

@@ -138,6 +138,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         gc.collect()
         torch.cuda.empty_cache()
     generate = _generate(network)
+    _print(modes, generate)
     return {
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu, tiny shapes",
         "torch": torch.__version__,
@@ -243,6 +244,18 @@ def _generate(network: Qwen3OmniMoeForConditionalGeneration) -> dict[str, float]
         samples = wave.to(wave_dtype).cpu().shape[-1]
     lasted_s = time.perf_counter() - since
     return {"first_sample_ms": round(1000 * lasted_s, 1), "frames": (samples + 555) // 1920}
+
+
+def _print(modes: Sequence[Mapping[str, Any]], generate: Mapping[str, float]) -> None:
+    print("calls  graphs  TTFC p50      p95  a frame p50      p95 ms  busy: thinker, talker, codec")
+    for mode in modes:
+        graphs = "on" if mode["graphs"] else "off"
+        for at in mode["at"]:
+            ttfc, frame = at["ttfc_ms"], at["frame_ms"]
+            busy = ", ".join(f"{share:.0%}" for share in at["utilisation"].values())
+            times = f"{ttfc['p50']:10}{ttfc['p95']:9}{frame['p50']:13}{frame['p95']:9}"
+            print(f"{at['calls']:5}{graphs:>8}{times}     {busy}")
+    print(f"generate(), 1 reply: {generate['first_sample_ms']} ms to its first sample, which comes with its last")
 
 
 def _tell(what: str) -> None:

@@ -1,13 +1,14 @@
 """Where each stage runs: on which device, in how many copies, as threads here or in processes of their own.
 
 A place is a group of stages; talker and codec in one group stay together, so that codes do not cross twice. A request
-goes to the least busy copy of a group, and stays there with all that follows. Every request of a reply has one id in
-all stages.
+goes to the least busy copy of a group, and stays there with all that follows; a turn of a thinker in a place of its own
+goes where the turn before it was, which may hold the dialogue. Every request of a reply has one id in all stages.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -22,6 +23,8 @@ from voice_agent.engine.stage import Receipt, Stage
 from voice_agent.engine.stages import CodecStage, Stages, TalkerStage, ThinkerStage
 
 KINDS = {"thinker": ThinkerStage, "talker": TalkerStage, "codec": CodecStage}
+# Conversations of which it is known where their last turn was; beyond it the oldest go.
+HOMES = 1024
 # Of several copies, these figures are told as their mean, the others as their sum.
 MEANS = ("batch_mean", "step_ms_mean", "utilisation")
 
@@ -61,10 +64,26 @@ class Replicas:
     def __init__(self, place: Place, jobs: Sequence[Job]) -> None:
         self.stages = place.stages
         self.copies: list[Copy] = [ProcessCopy(job) if place.process else ThreadCopy(job) for job in jobs]
+        self._homes: OrderedDict[str, Copy] = OrderedDict()
 
     def for_new(self, rid: int) -> Copy:
         """The copy that has this request in another of its stages, or else the least busy one that is alive."""
         return self.holding(rid) or self.least_busy()
+
+    def for_turn(self, rid: int, conversation: str) -> Copy:
+        """As `for_new`; but before the least busy one that of the conversation's last turn, if it has a free slot."""
+        home = self._homes.pop(conversation, None)
+        free = home is not None and home.alive and home.in_use("thinker") < home.facts["thinker"].slots
+        copy = self.holding(rid) or (home if free else None) or self.least_busy()
+        if conversation:
+            self._homes[conversation] = copy
+            while len(self._homes) > HOMES:
+                self._homes.popitem(last=False)
+        return copy
+
+    def forget(self, conversation: str) -> None:
+        """It has no further turn."""
+        self._homes.pop(conversation, None)
 
     def least_busy(self) -> Copy:
         return min(self.copies, key=lambda copy: (not copy.alive, copy.load))
@@ -88,7 +107,10 @@ class PlacedStage:
         self.slots: int = sum(copy.facts[name].slots for copy in group.copies)
 
     def submit(self, rid: int, *arguments: Any) -> None:
-        self._group.for_new(rid).submit(self.name, rid, arguments)
+        first = arguments[0]
+        thought = isinstance(first, ThinkRequest)
+        copy = self._group.for_turn(rid, first.conversation) if thought else self._group.for_new(rid)
+        copy.submit(self.name, rid, arguments)
 
     def abort(self, rid: int, used: int = 0) -> Future[Receipt]:
         """Free the request; the receipt's time is that until the answer is here."""
@@ -110,6 +132,7 @@ class PlacedStage:
 
     def forget(self, conversation: str) -> list[Future[None]]:
         """As `ThinkerStage.forget`, in every copy; StageDied from a process that has died, and so holds nothing."""
+        self._group.forget(conversation)
         return [copy.ask(self.name, "forget", (conversation,)) for copy in self._group.copies]
 
     def __getattr__(self, method: str) -> Callable[..., None]:

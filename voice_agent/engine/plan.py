@@ -122,6 +122,16 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """A network inside a stage, whose bytes are among the stage's: its weights, one call's state, a position in it."""
+
+    name: str
+    weights: int
+    call: int
+    token: int
+
+
+@dataclass(frozen=True)
 class Part:
     """A stage of a model. Bytes: its weights, what all calls share, one call's state, one position of dialogue in it.
 
@@ -135,6 +145,7 @@ class Part:
     token: int
     per_s: float
     work: Work
+    inner: tuple[Inner, ...] = ()
 
     def load(self, device: Device, calls: int) -> float:
         """The part of the time that so many speaking calls, batched, keep the device busy: 1 is all of it."""
@@ -189,6 +200,10 @@ class Plan:
                     "token_bytes": part.token,
                     "step_ms": {n: round(1000 * part.work.seconds(self.device, n), 3) for n in (1, 8, 64)},
                     "calls": part.bears(self.device),
+                    "inner": {
+                        one.name: {"weights_bytes": one.weights, "call_bytes": one.call, "token_bytes": one.token}
+                        for one in part.inner
+                    },
                 }
                 for part in self.parts
             },
@@ -219,13 +234,14 @@ def part_of(
     token: int = 0,
     per_s: float,
     work: Work,
+    inner: tuple[Inner, ...] = (),
 ) -> Part:
     """`make(slots)` builds the stage's network and what serves it, on the meta device."""
     network, one = make(1)
     weights = allocated(network)
     with_one, with_two = allocated(network, one), allocated(*make(2))
     call = with_two - with_one
-    return Part(stage, weights, with_one - weights - call, call, token, per_s, work)
+    return Part(stage, weights, with_one - weights - call, call, token, per_s, work, inner)
 
 
 def allocated(*roots: Any) -> int:

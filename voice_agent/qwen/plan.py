@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration
 
-from voice_agent.engine.plan import TOKENS_PER_S, Part, Work, bytes_of, counted, part_of
+from voice_agent.engine.plan import TOKENS_PER_S, Inner, Part, Work, allocated, bytes_of, counted, part_of
 from voice_agent.qwen.config import QwenConfig
 from voice_agent.qwen.model import QwenOmni
 from voice_agent.qwen.published import published
@@ -38,7 +38,7 @@ def parts(folder: Path | None, told: QwenConfig) -> list[Part]:
         part_of("thinker", partial(make, "thinker"), token=_token(config.thinker_config.text_config, told),
                 per_s=TOKENS_PER_S, work=_thinker_work(network, told)),
         part_of("talker", partial(make, "talker"), token=_token(config.talker_config.text_config, told),
-                per_s=served.talker.frame_rate, work=_talker_work(network, told)),
+                per_s=served.talker.frame_rate, work=_talker_work(network, told), inner=(_predictor(network, told),)),
         part_of("codec", partial(make, "codec"), per_s=served.talker.frame_rate, work=_codec_work(network)),
     ]  # fmt: skip
 
@@ -52,6 +52,14 @@ def _build(
         network.code2wav.float()
         planned = told.model_copy(update={"graphs": False, "compile": False, "listen": False})
         return network, QwenOmni.of(network, None, None, slots=slots, config=planned)  # type: ignore[arg-type]
+
+
+def _predictor(network: Qwen3OmniMoeForConditionalGeneration, told: QwenConfig) -> Inner:
+    """Its keys and values are those of one frame: a position for each code."""
+    predictor = network.talker.code_predictor
+    token = _token(predictor.config, told)
+    groups = int(predictor.config.num_code_groups)
+    return Inner("predictor", allocated(predictor), groups * token, token)
 
 
 def _token(text: Any, told: QwenConfig) -> int:
