@@ -19,7 +19,7 @@ import torch
 from demos.ordering import cart as ordering
 from demos.ordering import tools
 from tests.call_fakes import FRAME, Bench, Till, in_call
-from tests.fakes import FakeCodec, FakeModel, FakeTalker, FakeThinker
+from tests.fakes import FakeCodec, FakeModel, FakeTalker, FakeThinker, JudgingThinker
 from voice_agent import irreversible
 from voice_agent.agent import Agent, Call
 from voice_agent.asr import Transcript
@@ -101,6 +101,17 @@ class Line(Bench):
     async def hush(self, ms: int = 700) -> None:
         for _ in range(ms // TICK_MS):
             await self.tick(voiced=False)
+
+    async def turn(self, ms: int) -> int:
+        """So much voice, and its answer; gives the silence after which it was a turn, in ms."""
+        committed = self.kinds().count("input_audio_buffer.committed")
+        await self.say(ms)
+        over = self.now_ms
+        while self.kinds().count("input_audio_buffer.committed") == committed:
+            await self.hush(TICK_MS)
+        took_ms = self.now_ms - over
+        await self.quiet()
+        return took_ms
 
     async def partial(self, text: str) -> None:
         """The recogniser has a hypothesis of what is being said now."""
@@ -343,6 +354,42 @@ def test_b09_the_history_holds_what_was_heard_of_a_count() -> None:
                 await bench.hush(700)
                 await bench.until(lambda b=bench: len(b.model.thinker.requests) > 1)
                 assert [m.text for m in bench.model.thinker.requests[-1].messages][1].split() == stored
+
+    run(work)
+
+
+# Answers.
+
+
+class Asking(JudgingThinker):
+    """Asks, and takes no words for a turn that have no full stop."""
+
+    def __init__(self) -> None:
+        super().__init__(reply="would you like anything else?")
+
+
+@pytest.mark.parametrize(
+    ("said", "asked_ms", "unasked_ms"),
+    [
+        *((word, 300, 300) for word in ("对", "不要", "好的", "no", "Yes.")),
+        *((word, 300, 520) for word in ("要", "two", "两杯", "18")),
+        *((word, 520, 1840) for word in ("嗯", "uh-huh")),
+        *((word, 1840, 1840) for word in ("我要", "and")),
+    ],
+)
+def test_b06_a_word_after_a_question_is_its_answer(said: str, asked_ms: int, unasked_ms: int) -> None:
+    """Case B06, its third set: what needs no judge, with a judge that believes nothing."""
+
+    async def work() -> None:
+        bench = Line(["first.", said, "more.", said])
+        bench.model.thinker = bench.engine.thinker.model = Asking()
+        async with in_call(bench):
+            for most_ms in (asked_ms, unasked_ms):
+                await bench.turn(600)
+                bench.model.thinker.reply = "fine thank you."
+                took_ms = await bench.turn(300)
+                assert took_ms <= most_ms + 3 * TICK_MS
+                assert most_ms < 1000 or took_ms >= 1000
 
     run(work)
 

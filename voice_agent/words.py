@@ -42,8 +42,8 @@ _STOPS = (
 _BACKCHANNELS = (
     "嗯 恩 呃 额 哦 噢 喔 啊 唉 哎 诶 对 对的 对啊 好 好的 好啊 好吧 好嘞 好了 很好 是 是的 是吧 是吗 是啊 行 行吧 "
     "可以 不错 没错 没问题 没事 明白 明白了 知道 知道了 了解 这样 这样啊 原来如此 谢谢",
-    "uh|huh|uh huh|uhuh|ha|mm|mm hm|mhm|hm|um|ah|aha|oh|ok|okay|kay|yeah|yea|yep|yup|ya|yes|right|all right|alright|sure|"
-    "great|good|fine|cool|nice|perfect|exactly|indeed|i see|got it|gotcha|of course|sounds good|no problem|"
+    "uh|huh|uh huh|uhuh|ha|mm|mm hm|mhm|hm|um|ah|aha|oh|ok|okay|kay|yeah|yea|yep|yup|ya|yes|right|all right|alright|"
+    "sure|great|good|fine|cool|nice|perfect|exactly|indeed|i see|got it|gotcha|of course|sounds good|no problem|"
     "that s right|thanks|thank you",
 )
 # What Whisper writes for short sounds that are no words.
