@@ -202,22 +202,20 @@ def dialogues(engine: Engine) -> int:
     return held
 
 
-@pytest.mark.parametrize("process", [False, True], ids=["threads", "processes"])
-def test_a_dialogue_that_is_over_is_dropped_in_every_copy(process: bool) -> None:
+def test_a_dialogue_that_is_over_is_dropped_in_every_copy() -> None:
     async def work(engine: Engine) -> None:
         thinker = engine.thinker
         assert isinstance(thinker, PlacedStage)
-        for name in ("a", "a", "b"):
-            listener = Listener()
-            engine.reply(replace(REQUEST, conversation=name), listener, speak=False)
-            await until(lambda: listener.text_done)  # noqa: B023
-        await until(lambda: dialogues(engine) == 2)
+        models: list[Any] = [copy.stages["thinker"].model for copy in thinker._group.copies]  # type: ignore[attr-defined]
+        for model in models:
+            model.held = {"a", "b"}
+        assert dialogues(engine) == 4
         engine.forget("a")
-        await until(lambda: dialogues(engine) == 1)
+        await until(lambda: dialogues(engine) == 2)
         assert [future.result(10) for future in thinker.forget("b")] == [None, None]
-        await until(lambda: dialogues(engine) == 0)
+        assert [model.held for model in models] == [set(), set()]
 
-    with placed([Place(stages=("thinker",), replicas=2, process=process)]) as engine:
+    with placed([Place(stages=("thinker",), replicas=2)]) as engine:
         run(lambda: work(engine))
 
 
@@ -261,24 +259,6 @@ def test_a_turn_goes_where_its_dialogue_is_held_while_there_is_a_free_slot() -> 
 
     with placed([Place(stages=("thinker",), replicas=2)]) as engine:
         run(lambda: work(engine))
-
-
-def test_what_a_process_held_of_dialogues_dies_with_it() -> None:
-    async def work() -> None:
-        with placed([Place(stages=("thinker",), process=True)]) as engine:
-            (thinking,) = copies(engine)
-            listener = Listener()
-            engine.reply(replace(REQUEST, conversation="a"), listener)
-            await until(lambda: dialogues(engine) == 1)
-            assert thinking.pid is not None
-            os.kill(thinking.pid, signal.SIGKILL)
-            await until(lambda: not thinking.alive)
-            engine.forget("a")
-            await until(lambda: dialogues(engine) == 0)
-            await until(lambda: thinking.alive)
-            assert len((await said(engine))[1]) == 16 * FRAME
-
-    run(work)
 
 
 # ---- failures and aborts ----
@@ -449,6 +429,30 @@ def test_a_call_whose_speech_process_dies_in_mid_reply_hears_the_notice_and_goes
             await bench.hush()
             await bench.until(lambda: bench.speaker.queued_ms >= 300)
             assert "agent.stage.failed" not in bench.kinds()[told:]
+            await until(lambda: dialogues(apart) == 1)
+        await until(lambda: dialogues(apart) == 0)
+        await all_free(apart)
+
+    run(work)
+
+
+def test_a_process_drops_the_dialogue_that_is_over_and_a_dead_one_holds_none(apart: Engine) -> None:
+    async def work() -> None:
+        thinking = copies(apart)[0]
+        for name in ("a", "b"):
+            listener = Listener()
+            apart.reply(replace(REQUEST, conversation=name), listener, speak=False)
+            await until(lambda: listener.text_done)  # noqa: B023
+        await until(lambda: dialogues(apart) == 2)
+        apart.forget("a")
+        await until(lambda: dialogues(apart) == 1)
+        assert thinking.pid is not None
+        os.kill(thinking.pid, signal.SIGKILL)
+        await until(lambda: not thinking.alive)
+        apart.forget("b")
+        await until(lambda: dialogues(apart) == 0)
+        await until(lambda: thinking.alive)
+        await said(apart)
         await all_free(apart)
 
     run(work)
