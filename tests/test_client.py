@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import soundfile
 from tests.call_fakes import LoudCodec, agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.media_fakes import eventually, free_port, running_server
+from voice_agent import Lines
 from voice_agent import client as module
 from voice_agent.client import FRAME, RATE, CallClient, CallRefused, Piece, Span, read_wav, voiced, voiced_spans
 from voice_agent.engine.protocols import ToolCall
@@ -169,3 +171,17 @@ async def test_a_client_writes_interrupts_mutes_and_runs_tools() -> None:
         call.mute(False)
         await call.play(np.full(24_000, 0.5, np.float32))
         assert voiced_spans(call.sent)
+
+
+async def test_a_caller_who_begins_muted_is_greeted_in_the_language_that_was_asked_for() -> None:
+    async with agent_server(FakeModel(codec=LoudCodec()), ["unused"]) as (server, bench):
+        bench.runtime.agent = replace(bench.agent, lines=Lines(greeting={"zh": "你好", "en": "welcome to the shop"}))
+        async with CallClient(server.url) as call:
+            call.mute()
+            call.update({"agent": {"language": "en"}})
+            call.send({"type": "response.create"})
+            said = await call.wait_for("response.output_audio_transcript.done")
+            assert said.data["transcript"].split() == ["welcome", "to", "the", "shop"]
+            await call.wait_for("output_audio_buffer.stopped")
+            assert voiced_spans(call.received)
+            assert not voiced_spans(call.sent)
