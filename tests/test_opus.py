@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import av
 import numpy as np
+import psutil
 import pytest
 
 from voice_agent.media.jitter import opus_samples
@@ -27,3 +28,18 @@ def test_other_shapes_are_refused_and_damage_is_reported() -> None:
         OpusEncoder().encode(np.zeros(480, np.int16))
     with pytest.raises(av.FFmpegError):
         OpusDecoder().decode(b"\x7b\x3f")
+
+
+def test_a_closed_encoder_leaves_no_threads_behind() -> None:
+    def threads() -> int:
+        return int(psutil.Process().num_threads())
+
+    silence = np.zeros(FRAME, np.int16)
+    before = threads()
+    encoder = OpusEncoder()
+    encoder.encode(silence)
+    assert threads() > before
+    encoder.close()
+    assert threads() == before
+    with pytest.raises(RuntimeError, match="expected an open encoder"):
+        encoder.encode(silence)

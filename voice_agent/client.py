@@ -165,6 +165,7 @@ class _Microphone(MediaStreamTrack):
 
     def stop(self) -> None:
         super().stop()
+        self._encoder.close()
         self._empty.set()
 
 

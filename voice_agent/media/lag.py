@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import threading
 from collections import deque
 from pathlib import Path
 
@@ -39,11 +38,12 @@ class LoopLag:
 
 
 async def process_figures() -> dict[str, int | None]:
-    """Tasks, threads, descriptors and sockets of this process; None where /proc is missing.
+    """Tasks, descriptors and sockets of this process; None where /proc is missing.
 
-    `rss_mib`: resident memory in MiB, that of its child processes included.
+    `threads`: those that libraries start without Python's knowledge too. `rss_mib`: resident memory in MiB, that of its
+    child processes included.
     """
-    figures: dict[str, int | None] = {"tasks": len(asyncio.all_tasks()), "threads": threading.active_count()}
+    figures: dict[str, int | None] = {"tasks": len(asyncio.all_tasks()), "threads": psutil.Process().num_threads()}
     return figures | await asyncio.to_thread(_proc_figures)
 
 

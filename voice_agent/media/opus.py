@@ -30,13 +30,19 @@ class OpusEncoder:
         codec.sample_rate = RATE
         codec.time_base = TIME_BASE
         codec.options = {"application": "voip"}
-        self._codec = codec
+        self._codec: AudioCodecContext | None = codec
         self._timestamp = 0
+
+    def close(self) -> None:
+        """Free the encoder now, and not when the garbage collector finds it: FFmpeg keeps two threads for it."""
+        self._codec = None
 
     def encode(self, pcm: npt.NDArray[np.int16]) -> av.Packet[Any]:
         """`pcm`: int16[960] → a packet whose `pts` counts samples at 48 kHz from 0."""
         if pcm.shape != (FRAME,) or pcm.dtype != np.int16:
             raise ValueError(f"expected int16[{FRAME}], got {pcm.dtype}{list(pcm.shape)}")
+        if self._codec is None:
+            raise RuntimeError("expected an open encoder: it was closed")
         frame = AudioFrame(format="s16", layout="mono", samples=FRAME)
         frame.planes[0].update(pcm.tobytes())
         frame.sample_rate = RATE

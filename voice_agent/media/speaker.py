@@ -231,6 +231,7 @@ class Speaker(MediaStreamTrack):
     def stop(self) -> None:
         """End the track for good; whoever waits for room is woken."""
         super().stop()
+        self._encoder.close()
         self._queue.clear()
         self._queued = 0
         self._wake()
