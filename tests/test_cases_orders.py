@@ -20,6 +20,7 @@ from voice_agent.engine.protocols import Language, Message, ThinkRequest
 from voice_agent.engine.stages import ThinkerStage
 from voice_agent.evaluate import final_cart, lines_of, same
 from voice_agent.models import load_model
+from voice_agent.tea.thinker import TeaThinker
 from voice_agent.turn import TurnConfig, TurnPolicy
 from voice_agent.words import surely_whole
 
@@ -236,3 +237,25 @@ def test_b20_the_reply_tells_what_is_in_the_cart(stage: ThinkerStage, how: str) 
         reply, cart, _ = asyncio.run(order_from(stage, language, text, how))
         taken = reply.partition("不好意思")[0].partition("Sorry")[0].partition("We do not")[0]
         assert named(taken, language) == cart, (text, reply)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("18块", "T1 U8 块"),
+        ("500元", "H5 T0 U0 元"),
+        ("105元", "H1 T0 U5 元"),
+        ("2杯", "U2 杯"),
+        ("12.5元", "T1 U2 .5 元"),
+        ("50%糖", "T5 U0 % 糖"),
+        ("取餐号0027", "取 餐 号 U0 U0 U2 U7"),
+        ("10:30", "T1 U0 , T3 U0"),
+        ("13812345678", "U1 U3 U8 U1 U2 U3 U4 U5 U6 U7 U8"),
+    ],
+)
+def test_b24_a_number_is_read_by_its_places_and_a_code_by_its_digits(
+    stage: ThinkerStage, text: str, tokens: str
+) -> None:
+    """Case B24, on the tokens that the voice is given; not on how they sound."""
+    assert isinstance(stage.model, TeaThinker)
+    assert stage.model.vocabulary.text_tokens(text) == tokens.split()
