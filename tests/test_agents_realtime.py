@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import http.server
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.call_fakes import agent_server
 from tests.fakes import FakeModel, FakeThinker
 from tests.page_mock import voice
 from tests.page_mock.browser import chromium, complaints
-from tests.page_mock.site import serve
+from tests.page_mock.site import QuietFiles, serve
 from tests.page_mock.whole_agent import serve_agent
 from voice_agent.engine.protocols import ThinkRequest, ToolCall
 
@@ -66,11 +65,6 @@ async def test_in_node_it_hears_is_interrupted_calls_a_tool_and_keeps_its_histor
         assert 0 < len(reply) < len(whole), "cut where it was interrupted"
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 def history(page: Page) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = page.evaluate("session.history")
     return items
@@ -86,7 +80,7 @@ def test_in_the_browser_it_orders_with_tools_of_its_own_and_is_interrupted(tmp_p
     npm.installed(npm.OPENAI_CLIENTS)
     config = tmp_path / "server.yaml"
     # What `python -m http.server --directory` serves.
-    files = functools.partial(Quiet, directory=str(npm.OPENAI_CLIENTS))
+    files = functools.partial(QuietFiles, directory=str(npm.OPENAI_CLIENTS))
     with serve(handler=files) as site, chromium() as browser:
         config.write_text(f"server: {{allowed_origins: ['{site}']}}", "utf-8")
         with serve_agent(config) as agent:

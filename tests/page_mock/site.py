@@ -67,6 +67,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class QuietFiles(http.server.SimpleHTTPRequestHandler):
+    """The files of a folder, as `python -m http.server --directory` serves them."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 @contextmanager
 def serve(port: int = 0, handler: Callable[..., http.server.BaseHTTPRequestHandler] = Handler) -> Iterator[str]:
     """Serves on loopback until the block ends; yields the address, such as http://127.0.0.1:40123."""
