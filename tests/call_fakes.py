@@ -97,8 +97,8 @@ class FakeAsr:
         self.streams.append(stream)
         return stream
 
-    def busy_beside(self, stream: FakeStream) -> bool:
-        return False
+    def others(self, stream: FakeStream) -> int:
+        return 0
 
 
 class LoudCodec(FakeCodec):
