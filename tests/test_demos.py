@@ -1,10 +1,11 @@
-"""The demos of the SDK, as their README has them run, with the whole agent."""
+"""The demos of the SDK and of OpenAI's clients, as their READMEs have them run, with the whole agent."""
 
 from __future__ import annotations
 
 import functools
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -47,6 +48,14 @@ def test_without_a_screen_a_recording_is_ordered(agent: str) -> None:
     [line] = json.loads(cart)["lines"]
     assert ORDERED.items() <= line.items()
     assert any(text.startswith("caller: ") and "珍珠奶茶" in text for text in told)
+    assert any(text.startswith("agent: ") and "珍珠奶茶" in text for text in told)
+
+
+def test_openais_python_client_orders_with_tools_of_its_own(agent: str) -> None:
+    told = run(sys.executable, "-m", "demos.openai_clients.order", "demos/ordering/order.wav", agent)
+    [line] = json.loads("\n".join(told[told.index("{") :]))["lines"]
+    assert ORDERED.items() <= line.items()
+    assert any(text.startswith("tool: add ") for text in told)
     assert any(text.startswith("agent: ") and "珍珠奶茶" in text for text in told)
 
 
