@@ -52,7 +52,7 @@ class TurnConfig(BaseModel):
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
     late_ms: int = Field(500, ge=100, le=2000)
     """The same after `word_voice_ms` of voice of which nothing at all is known, while its words are recognised."""
-    word_voice_ms: int = Field(250, ge=0, le=2000)
+    word_voice_ms: int = Field(300, ge=0, le=2000)
     """Voice that is long enough for a word to stop."""
     noise_ms: int = Field(1000, ge=100, le=5000)
     """A sound of this length without words is a noise."""
