@@ -48,7 +48,9 @@ async def test_a_call_carries_audio_and_events_both_ways(tmp_path: Path) -> None
             await eventually(lambda: session.speaker.sent() == RATE)
             await asyncio.sleep(0.3)
         heard = np.concatenate(session.heard)
-        assert all(len(piece) == 320 for piece in session.heard)
+        # A packet each; late ones are concealed together.
+        assert {len(piece) % 320 for piece in session.heard} == {0}
+        assert np.median([len(piece) for piece in session.heard]) == 320
         assert len(heard) / 16_000 == pytest.approx(call.sent[-1].at - call.sent[0].at, abs=0.15)
         loud = np.flatnonzero(np.abs(heard.astype(int)) > 3000)
         assert (loud[-1] - loud[0]) / 16_000 == pytest.approx(1.0, abs=0.03)
