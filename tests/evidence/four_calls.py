@@ -40,4 +40,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         "carts_right": f"{right}/{len(together)}",
         "answered": f"{sum(t.answered for r in together for t in r.turns)}/{len(together) * TURNS}",
         "passed": right == len(together) and four["p95"] <= 2 * one["p95"],
+        "each": [
+            {"transcripts": [t.transcript for t in r.turns], "v2v_ms": [t.v2v_ms for t in r.turns]} for r in together
+        ],
     }

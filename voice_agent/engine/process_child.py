@@ -41,6 +41,10 @@ from voice_agent.engine.protocols import StageName
 from voice_agent.engine.stage import Receipt, Stage
 
 
+NICENESS = 5
+"""The server's media go first where cores are few: they need little time, and that at once."""
+
+
 class Host:
     """The stages of this process, and the server's hand on them."""
 
@@ -116,6 +120,7 @@ def main(descriptor: int) -> NoReturn:
     # The server decides when this process ends; a Ctrl-C or a service manager that means the server ends both.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    os.nice(NICENESS)
     channel = Channel(socket.socket(fileno=descriptor))
     try:
         sys.path[:] = channel.receive()
