@@ -40,7 +40,6 @@ from voice_agent.engine.process_messages import (
 from voice_agent.engine.protocols import StageName
 from voice_agent.engine.stage import Receipt, Stage
 
-
 NICENESS = 5
 """The server's media go first where cores are few: they need little time, and that at once."""
 
