@@ -26,6 +26,7 @@ from tests.call_fakes import Bench, in_call
 from tests.fakes import FakeModel, FakeThinker, load_fakes
 from tests.test_engine import REQUEST, Listener
 from voice_agent.engine import process as process_module
+from voice_agent.engine import process_child
 from voice_agent.engine.placement import PlacedStage, place_stages, together
 from voice_agent.engine.places import Place
 from voice_agent.engine.process import ProcessCopy, StageDied
@@ -362,6 +363,13 @@ def test_a_killed_process_is_noticed_at_once_and_the_next_replies_are_whole(apar
         await all_free(apart)
 
     run(work)
+
+
+def test_the_server_goes_before_its_processes(apart: Engine) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for copy in copies(apart):
+        assert copy.pid is not None
+        assert os.getpriority(os.PRIO_PROCESS, copy.pid) == min(19, own + process_child.NICENESS)
 
 
 def test_a_process_that_hangs_is_ended_and_replaced(apart: Engine) -> None:
