@@ -1,6 +1,6 @@
 """Every block of code in the documents: configurations are loaded, commands and what is imported looked up.
 
-The agent of the README and the test in the guide of the SDK are run whole, in `test_readme` and `test_sdk`.
+What ends within seconds is run, in `test_documents_run`, `test_readme` and `test_sdk`.
 """
 
 from __future__ import annotations
