@@ -133,7 +133,7 @@ def test_a_tool_that_ran_is_remembered_though_its_reply_was_cut_off() -> None:
         async with in_call(Bench(model, ["a tea", "hello"])) as bench:
             await bench.say(600)
             await bench.hush()
-            await bench.until(lambda: "agent.till.updated" in bench.kinds()[2:])
+            await bench.until(lambda: "agent.state.updated" in bench.kinds()[2:])
             await bench.say(400)
             await bench.hush()
             await bench.until(lambda: len(model.thinker.requests) == 2)
@@ -141,6 +141,25 @@ def test_a_tool_that_ran_is_remembered_though_its_reply_was_cut_off() -> None:
             assert [m.role for m in messages] == ["user", "assistant", "tool", "user"]
             assert messages[2].result == {"ok": True, "say": "sold one tea"}
             assert bench.session.call.state.sold.count("tea") >= 1
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("name", "view", "told"),
+    [
+        ("Cart", {"lines": []}, {"type": "agent.cart.updated", "cart": {"lines": []}}),
+        ("Cart", ["tea"], {"type": "agent.state.updated", "name": "cart", "state": ["tea"]}),
+        ("Table", {"seats": 2}, {"type": "agent.state.updated", "name": "table", "state": {"seats": 2}}),
+    ],
+)
+def test_a_state_is_told_as_a_cart_or_by_the_name_of_its_class(name: str, view: Any, told: dict[str, Any]) -> None:
+    async def work() -> None:
+        bench = Bench(FakeModel(), ["hello"])
+        bench.session.call.state = type(name, (), {"view": lambda self: view})()
+        async with in_call(bench):
+            await bench.until(lambda: told["type"] in bench.kinds())
+            assert told.items() <= bench.last(told["type"]).items()
 
     run(work)
 

@@ -140,7 +140,8 @@ class Agent:
 
     tools: typed functions; a first parameter annotated `Call` receives the call's context.
     model: a name from `voice-agent models`. state: makes the per-call `Call.state`; with a `view()` method its
-    JSON value is sent to the client after each tool call, as `agent.<class name>.updated`. With a `fork()` method
+    JSON value is sent to the client after each tool call, as `agent.state.updated`, or `agent.cart.updated` where the
+    class is called Cart and the value is an object. With a `fork()` method
     that gives an independent copy, tools may run before it is certain that the caller has finished, on a copy that is
     kept only if the reply is heard; tools of such an agent change nothing but the state.
     tool_timeout_s: a tool that takes longer has failed. lines: what it says without being asked.

@@ -569,10 +569,11 @@ class Session:
 
     def show_state(self) -> None:
         """Send the call's state (the cart) as it is now."""
-        shown = view_of(self.call)
-        if shown is not None:
-            name, value = shown
-            self.tell(events.AgentStateUpdated(type=f"agent.{name}.updated", **{name: value}))
+        match view_of(self.call):
+            case ("cart", dict() as cart):
+                self.tell(events.AgentCartUpdated(cart=cart))
+            case (name, state):
+                self.tell(events.AgentStateUpdated(name=name, state=state))
 
     # Small things.
 

@@ -329,17 +329,18 @@ class AgentStageFailed(ServerEventBase):
 
 
 class AgentCartUpdated(ServerEventBase):
-    """The state of an ordering call, after each tool."""
+    """The call's state, of a class called Cart, after each tool."""
 
     type: Literal["agent.cart.updated"] = "agent.cart.updated"
     cart: dict[str, Any]
 
 
 class AgentStateUpdated(ServerEventBase):
-    """`agent.<name>.updated`: the state of a call whose class is <name>, in the field <name>."""
+    """The call's state, of another class, after each tool. `name`: the class's, in lower case."""
 
-    model_config = ConfigDict(extra="allow")
-    type: str = Field(pattern=r"^agent\.\w+\.updated$")
+    type: Literal["agent.state.updated"] = "agent.state.updated"
+    name: str
+    state: Any
 
 
 ServerEvent = Annotated[
@@ -382,7 +383,8 @@ ServerEvent = Annotated[
     | AgentTurnResumed
     | AgentToolCalled
     | AgentStageFailed
-    | AgentCartUpdated,
+    | AgentCartUpdated
+    | AgentStateUpdated,
     Field(discriminator="type"),
 ]
 

@@ -227,7 +227,7 @@ export type ClientEvent =
   | ClientInputClear
   | ClientPlayoutReport;
 
-/** The state of an ordering call, after each tool. */
+/** The call's state, of a class called Cart, after each tool. */
 export interface ServerAgentCartUpdated {
   event_id: string;
   type: "agent.cart.updated";
@@ -272,6 +272,14 @@ export interface ServerAgentStageFailed {
   type: "agent.stage.failed";
   stage: string;
   message: string;
+}
+
+/** The call's state, of another class, after each tool. `name`: the class's, in lower case. */
+export interface ServerAgentStateUpdated {
+  event_id: string;
+  type: "agent.state.updated";
+  name: string;
+  state: unknown;
 }
 
 /** A tool of the server ran. */
@@ -774,4 +782,5 @@ export type ServerEvent =
   | ServerAgentTurnResumed
   | ServerAgentToolCalled
   | ServerAgentStageFailed
-  | ServerAgentCartUpdated;
+  | ServerAgentCartUpdated
+  | ServerAgentStateUpdated;
