@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from tests import npm
+from tests.page_mock.scripted_server import serve_scripted
 from tests.page_mock.site import ROOT
 from tools.sdk import events
 from voice_agent import wire
@@ -372,6 +374,59 @@ def test_microphone_and_page_errors_say_what_to_do(page: Page) -> None:
     assert "https" in told[-1][1]
 
 
+# ---- the guide
+
+
+GUIDE = re.findall(r"```js\n(.*?)```", (SDK / "README.md").read_text("utf-8"), re.S)
+HERE = "http://localhost:8080"
+PAGE = f"""<!doctype html>
+<script type="importmap">{{"imports": {{"voice-agent-sdk": "/sdk/src/index.js"}}}}</script>
+<button></button>
+<script type="module">{GUIDE[0]}</script>"""
+
+
+def test_the_guides_page_says_what_is_wrong_and_shows_both_sides(browser: Browser) -> None:
+    """At the address of the guide: a call that is refused, then a real one to a server that speaks by a script."""
+    page, told, full = browser.new_page(), list[tuple[str, str]](), True
+    page.on("console", lambda message: told.append((message.type, message.text)))
+
+    def until(condition: Callable[[], object]) -> None:
+        for _ in range(200):
+            if condition():
+                return
+            page.wait_for_timeout(50)
+        pytest.fail(f"the page printed {told}")
+
+    with serve_scripted() as server:
+
+        def answer(route: Route) -> None:
+            request = route.request
+            if request.url == f"{HERE}/":
+                route.fulfill(body=PAGE, content_type="text/html")
+            elif request.method == "POST" and full:
+                route.fulfill(status=503, json={"error": {"message": "all 4 lines are in use"}})
+            else:
+                headers = {**request.headers, "origin": server.address}
+                route.fulfill(response=route.fetch(url=request.url.replace(HERE, server.address), headers=headers))
+
+        page.route(f"{HERE}/**", answer)
+        page.goto(HERE)
+        page.click("button")
+        until(lambda: ("error", "All lines are taken: call again in a moment.") in told)
+        full = False
+        page.goto(HERE)
+        page.click("button")
+        until(lambda: server.sessions and server.sessions[0].loudest > 1000)
+        for event in (
+            {"type": "conversation.item.input_audio_transcription.completed", "transcript": "an oolong tea"},
+            {"type": "response.output_audio_transcript.done", "transcript": "One oolong tea."},
+        ):
+            server.call(functools.partial(server.sessions[0].send, event))
+        until(lambda: ("log", "agent: One oolong tea.") in told)
+        assert ("log", "caller: an oolong tea") in told
+        page.close()
+
+
 # ---- the package
 
 
@@ -434,8 +489,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_readmes_test_runs_without_a_browser(project: Path) -> None:
-    code = re.findall(r"```js\n(.*?)```", (SDK / "README.md").read_text("utf-8"), re.S)[-1]
-    (project / "example.js").write_text(code, "utf-8")
+    (project / "example.js").write_text(GUIDE[1], "utf-8")
     assert run(project, "node", "example.js") == "[ 'output_audio_buffer.clear' ]\n"
 
 
@@ -446,6 +500,8 @@ import { FakeTransport } from "voice-agent-sdk/testing";
 const call = new VoiceCall({ transport: new FakeTransport() });
 call.on("response.output_audio_transcript.delta", ({ delta }) => delta.toUpperCase());
 call.on("agent.turn.latency", ({ v2v_ms }) => v2v_ms.toFixed());
+call.on("agent.cart.updated", ({ cart }) => Object.keys(cart));
+call.on("agent.state.updated", ({ name, state }) => ({ [name.toUpperCase()]: state }));
 call.on("playout", ({ jitterBufferMs }) => jitterBufferMs.toFixed());
 call.send({ type: "conversation.item.retrieve", item_id: "item_1" });
 const told = (state: CallState): string => (state.status === "ended" ? (state.error?.hint ?? "") : state.status);
