@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ def one_thread() -> Iterator[None]:
 
 def measured(work: Callable[[], Any]) -> tuple[int, Any]:
     """Bytes that torch's allocator gave out during this and did not get back, and the result, which holds them."""
+    gc.collect()  # what earlier tests left and is freed meanwhile would count as given back
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as told:
         made = work()
     return sum(event.self_cpu_memory_usage for event in told.key_averages()), made
