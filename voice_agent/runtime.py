@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -173,6 +174,9 @@ async def serve_agent(
 ) -> None:
     """Serve until stopped. `on_ready(address)` is called once, when the server listens."""
     async with open_runtime(agent, config) as runtime:
+        # What is loaded now stays. Left out of collections, those are short, and come often enough to free ended calls.
+        gc.collect()
+        gc.freeze()
 
         def make_session(call_id: str, speaker: Speaker, send: Callable[[dict[str, Any]], None]) -> Session:
             return Session(call_id, runtime, speaker, send)
