@@ -274,8 +274,10 @@ class Judging(FakeThinker):
     def __init__(self) -> None:
         super().__init__()
         self.threads: list[str] = []
+        self.judging = threading.Event()
 
     def turn_end(self, request: ThinkRequest) -> float:
+        self.judging.set()
         self.gate.wait()
         self.threads.append(threading.current_thread().name)
         if not request.messages:
@@ -301,6 +303,7 @@ def test_what_is_not_judged_when_the_stage_closes_is_cancelled() -> None:
     model.gate.event.clear()
     stage = ThinkerStage(model)
     first, second = stage.turn_end(request("我要")), stage.turn_end(request("我要"))
+    assert model.judging.wait(10)
     threading.Timer(0.2, model.gate.event.set).start()
     stage.close()
     assert stage.turn_end(request("我要")).cancelled()
