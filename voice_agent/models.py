@@ -63,7 +63,7 @@ def usual_places(name: str) -> tuple[Place, ...]:
     """Where a model's stages run if the configuration does not say.
 
     `tea-omni` takes many short steps, each of them through Python: in a process of its own it and the media do not wait
-    for one interpreter, and with four calls on two cores replies come sooner by a fifth. Processes need Linux.
+    for one interpreter, and with four calls on two cores replies come sooner by a sixth. Processes need Linux.
     """
     if name == "tea-omni" and sys.platform == "linux":
         return (Place(stages=get_args(StageName), process=True),)
