@@ -206,6 +206,7 @@ def peers(
     folder: Annotated[Path, typer.Option("--out", help="Folder for recordings and results.")] = Path("bench-peers"),
     trials: Annotated[int | None, typer.Option(min=1, help="Calls of each scenario; else what it says.")] = None,
     seed: Seed = 1,
+    calibrate: Annotated[bool, typer.Option(help="Measure the bench's own error first.")] = True,
     table: Annotated[Path | None, typer.Option(help="Write the table to this file, as Markdown.")] = None,
 ) -> None:
     """This server and others, started here one after the other, by the same calls. Needs PyPI the first time."""
@@ -221,8 +222,9 @@ def peers(
     folder.mkdir(parents=True, exist_ok=True)
 
     async def measured() -> dict[str, Results]:
-        calibration = await measure_error(folder)
-        err.print(f"[dim]{show_error(calibration)}[/]")
+        calibration = await measure_error(folder) if calibrate else None
+        if calibration is not None:
+            err.print(f"[dim]{show_error(calibration)}[/]")
         total = len(names) * sum(trials or scenario.trials for scenario, _ in found)
         with _progress("calls", total) as on_call:
             return await beside(names, found, folder, trials, seed, calibration, on_call)
@@ -248,6 +250,7 @@ def networks(
     inside: Annotated[
         bool, typer.Option("--inside", help="In the callers' transport; as root it is namespaces without this.")
     ] = False,
+    only: Annotated[list[str] | None, typer.Option(help="These alone, such as clean or outage; else all.")] = None,
     table: Annotated[Path | None, typer.Option(help="Write the table to this file, as Markdown.")] = None,
 ) -> None:
     """Orders over four reference networks, a lost packet, an outage and drifting clocks. Exit code 1: beyond a bar."""
@@ -257,10 +260,11 @@ def networks(
     found = find_scenarios(scenarios or ["order-zh", "order-en"])
     events = find_scenarios(conditions.EVENTS)
     namespaces = conditions.privileged() and not inside
-    count = [trials or scenario.trials for scenario, _ in found] * len(conditions.NETWORKS)
-    count += [trials or scenario.trials for scenario, _ in events]
+    names = only or [*conditions.NETWORKS, *conditions.EVENTS]
+    count = [trials or scenario.trials for scenario, _ in found] * sum(name in names for name in conditions.NETWORKS)
+    count += [trials or scenario.trials for scenario, _ in events if scenario.name in names]
     with _progress("calls", sum(count)) as on_call:
-        calls = asyncio.run(conditions.conditions(found, folder, trials, seed, namespaces, on_call=on_call))
+        calls = asyncio.run(conditions.conditions(found, folder, trials, seed, namespaces, names, on_call))
     place = "between namespaces" if namespaces else "inside the callers' transport"
     text = f"The reference networks lay {place}.\n\n{conditions.table(calls)}"
     if table is not None:
