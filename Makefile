@@ -71,7 +71,7 @@ evidence: .venv/.dev ## run the trials of one figure: make evidence NAME
 	$(BIN)/python -m tests.evidence $(EVIDENCE)
 
 # Each scenario once; `make evidence bench-standard` has the full counts.
-BENCH := order-zh order-en dialogue barge-in backchannel coughs pause-0600 pause-1000 echo-loop lost-packet
+BENCH := order-zh order-en orders interruptions distractions pause-0600 pause-1000 echo-loop lost-packet
 bench: .venv/.installed ## what a caller hears, in ten minutes; writes bench-out, evidence/bench.md and the table of the READMEs
 	$(BIN)/voice-agent bench run $(BENCH) --serve --trials 1 --out bench-out \
 	  --table evidence/bench.md --into README.md --into README.zh.md

@@ -6,18 +6,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tests.bench_signals import call
 from voice_agent.bench.beside import OWN, side_by_side
 from voice_agent.bench.commands import app
-from voice_agent.bench.conditions import EVENTS, NETWORKS, added, table, v2v_of
+from voice_agent.bench.conditions import BEFORE_LOSS, EVENTS, NETWORKS, UNHARMED_TURNS, added, table, v2v_by
 from voice_agent.bench.figures import measure
 from voice_agent.bench.peers import REPLY, recipe_of
 from voice_agent.bench.report import MARKS, README_FIGURES, readme_table, write_into
 from voice_agent.bench.results import KINDS, CallResult, Results
-from voice_agent.bench.scenario import find_scenarios
+from voice_agent.bench.scenario import RATE, find_scenarios, render
 
 ABOUT: dict[str, Any] = {"began": "2026-01-02T03:04:05+00:00", "load_average": [0.5, 0, 0], "cores": 2}
 
@@ -72,21 +73,51 @@ def test_servers_stand_side_by_side() -> None:
     assert side_by_side({OWN: results(0.5), "none": Results(ABOUT, ())}).count("–") > 3
 
 
+def orders(*gaps: float) -> CallResult:
+    """A call of as many orders, answered after so many seconds."""
+    said = [("respond", [(1.0 + 5 * n, 2.0 + 5 * n)]) for n in range(len(gaps))]
+    figures = measure(call(5 * len(gaps) + 1, said, [(2.0 + 5 * n + gap, 4.5 + 5 * n) for n, gap in enumerate(gaps)]))
+    return CallResult("a", "calls/a-000", figures.view())
+
+
 def test_networks_are_judged_beside_the_clean_one() -> None:
     calls = {
         "clean": [answered(0.5), answered(0.6)],
-        "lost-packet": [answered(0.56)],
         "150 ± 30 ms, 5 %": [answered(1.2), answered(0.1, failed="no call")],
     }
-    v2v = {name: v2v_of(name, of) for name, of in calls.items()}
-    assert v2v["lost-packet"] == [pytest.approx(560, abs=4)]  # the turn 2 s after the loss alone
-    told = added(v2v)
-    assert told["lost_packet"]["added_ms"] == pytest.approx(560 - 700, abs=6)
+    told = added(v2v_by(calls))
+    assert told.keys() == {"worst_network"}
     assert told["worst_network"]["added_ms"] == pytest.approx(1180 - 800, abs=6)
-    assert added({"clean": v2v["clean"]}) == {}
+    assert told["worst_network"]["n"] == [4, 2]
+    assert told["worst_network"]["passed"]
+    assert not added({"clean": [400.0] * 9, "150 ± 30 ms, 5 %": [851.0] * 9})["worst_network"]["passed"]
     rows = table(calls).splitlines()
     assert rows[2].startswith("| clean | 2 | 4 of 4 |")
-    assert rows[4].startswith("| 150 ± 30 ms, 5 % | 2, 1 failed | 2 of 2 |")
+    assert rows[3].startswith("| 150 ± 30 ms, 5 % | 2, 1 failed | 2 of 2 |")
+
+
+@pytest.mark.parametrize(("after", "passed"), [((0.41, 0.46, 0.44, 0.43), True), ((0.69, 0.70, 0.68, 0.71), False)])
+def test_a_delay_that_stays_after_a_lost_packet_does_not_pass(after: tuple[float, ...], passed: bool) -> None:
+    v2v = v2v_by({"clean": [orders(2.0)], "lost-packet": [orders(0.40, 0.41, 0.39, 0.42, *after)]})
+    assert [len(v2v[name]) for name in (BEFORE_LOSS, "lost-packet")] == [4, 4]
+    lost = added(v2v)["lost_packet"]
+    assert lost["added_ms"] == pytest.approx(30 if passed else 290, abs=6)
+    assert lost["low_ms"] <= lost["added_ms"] <= lost["high_ms"]
+    assert lost["passed"] is passed
+
+
+def test_each_packet_is_lost_two_seconds_before_the_end_of_its_order() -> None:
+    ((scenario, folder),) = find_scenarios(["lost-packet"])
+    assert scenario.network is not None
+    harmed = scenario.turns[UNHARMED_TURNS:]
+    assert len(scenario.network.lose_at_s) == len(harmed)
+    for lost_s, turn in zip(scenario.network.lose_at_s, harmed, strict=True):
+        assert isinstance(turn.start.delay_ms, int)
+        pcm = render(turn.say, folder)
+        ends_s = turn.start.delay_ms / 1000 + float(np.flatnonzero(np.abs(pcm) > 0.01)[-1]) / RATE
+        # The network counts from the offer on, the caller from 0.05 to 0.6 s later.
+        assert ends_s - (lost_s - 0.05) >= 2.0
+        assert ends_s - (lost_s - 0.6) < 2.7
 
 
 def test_conditions_and_recipes_are_there() -> None:

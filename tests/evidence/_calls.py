@@ -58,7 +58,7 @@ async def placed(
     stands beside all of them. `judged`: the sound of each reply is judged too, after the calls.
     """
     out = ROOT / "bench-out" / name
-    error = await calibrate(out, calls=1, seed=seed)
+    error = await calibrate(out, calls=1, pairs=3, seed=seed)
     del error["trials"]
     async with own_server() as url:
         target = Target(url=url)

@@ -11,8 +11,8 @@ from voice_agent.bench.load import LIMIT, ramp
 from voice_agent.bench.scenario import LIBRARY
 from voice_agent.calling import own_server
 
-TRIALS = 8
-"""Calls of each caller in a step, and again of as many callers as are held."""
+TRIALS = 1
+"""Calls of eight orders by each caller in a step, and again by as many callers as are held."""
 
 CALLERS = (1, 2, 3, 4, 6, 8)
 
@@ -21,7 +21,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     out = ROOT / "bench-out" / f"bench-load-{seed}"
     async with own_server() as url:
         told = await ramp(
-            Target(url=url), named("order-zh"), LIBRARY, out, CALLERS, calls_each=trials, hold_calls=trials, seed=seed
+            Target(url=url), named("orders"), LIBRARY, out, CALLERS, calls_each=trials, hold_calls=trials, seed=seed
         )
     return {
         "held": told.held,

@@ -1,6 +1,6 @@
 """Orders over the four reference networks, a lost packet, an outage and clocks that drift.
 
-PIECE names one condition (clean, 40, 80, 150 or events) of at most 12 minutes; `make evidence bench-networks-merge`
+PIECE names one condition (clean, 40, 80, 150 or events), of five minutes at most; `make evidence bench-networks-merge`
 judges them together. As root the networks lie between namespaces, else inside the callers' transport.
 """
 
@@ -11,13 +11,16 @@ from typing import Any
 
 from tests.evidence._calls import ROOT
 from voice_agent.bench import conditions
+from voice_agent.bench.calibrate import calibrate
 from voice_agent.bench.results import KINDS, CallResult, summaries, values_of
 from voice_agent.bench.scenario import find_scenarios
 
-TRIALS = 60
-"""Turns of each network; of the lost packet, half as many calls."""
+TRIALS = 1
+"""Rounds of the networks."""
 
 PIECES = dict(zip(("clean", "40", "80", "150"), conditions.NETWORKS, strict=True))
+CALLS = {"clean": 5, "40": 3, "80": 3, "150": 5}
+"""Of eight orders each: 40 for what is judged, 24 for what lies between."""
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
@@ -25,24 +28,27 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     if chosen not in (*PIECES, "events"):
         raise ValueError(f"PIECE: expected one of {', '.join((*PIECES, 'events'))}, got {chosen!r}")
     out = ROOT / "bench-out" / f"bench-networks-{chosen}-{seed}"
-    namespaces = conditions.privileged()
-    if chosen == "events":
-        found = {}
-        for name, calls in (("lost-packet", trials // 2), ("outage", 3), ("drifting-clock", 1), ("slow-clock", 1)):
-            found |= await conditions.conditions([], out, max(1, calls), seed, False, [name])
-    else:
-        dialogue = find_scenarios(["dialogue"])
-        found = await conditions.conditions(dialogue, out, -(-trials // 4), seed, namespaces, [PIECES[chosen]])
+    error = await calibrate(out, calls=1, pairs=3, seed=seed)
+    del error["trials"]
+    events = chosen == "events"
+    namespaces = conditions.privileged() and not events
+    names = conditions.EVENTS if events else [PIECES[chosen]]
+    # The events' scenarios say themselves how often they are placed.
+    calls = None if events else CALLS[chosen] * trials
+    found = await conditions.conditions(find_scenarios(["orders"]), out, calls, seed, namespaces, names)
     return {
         "name": f"bench-networks-{chosen}",
-        "between": "namespaces" if namespaces and chosen != "events" else "inside the callers' transport",
+        "between": "namespaces" if namespaces else "inside the callers' transport",
+        "calibration": error,
         "conditions": {name: shown(calls) for name, calls in found.items()},
+        "added": conditions.added(conditions.v2v_by(found)),
         "passed": not any(call.failed for calls in found.values() for call in calls),
-        "each": [{"condition": name, "v2v_ms": conditions.v2v_of(name, calls)} for name, calls in found.items()],
+        "each": [{"condition": name, "v2v_ms": v2v} for name, v2v in conditions.v2v_by(found).items()],
     }
 
 
 def shown(calls: list[CallResult]) -> dict[str, Any]:
     values = values_of(calls)
     shares = {name: f"{sum(v):.0f} of {len(v)}" for name, v in values.items() if KINDS[name].share}
-    return {name: vars(s) for name, s in summaries(values).items()} | shares
+    lost = {"packets_lost": sum(call.figures["stream"]["lost"] for call in calls)}
+    return {name: vars(s) for name, s in summaries(values).items()} | shares | lost

@@ -1,7 +1,8 @@
 """This server, pipecat and fastrtc by the same calls with the same Whisper weights; the peers answer with a recording.
 
-PIECE names the server (this-server, pipecat, fastrtc); one takes about 12 minutes, and `--seed` gives as many rounds as
-are wanted. `make evidence bench-peers-merge` puts them side by side. Makes the peers' environments the first time.
+PIECE names the server (this-server, pipecat, fastrtc); one takes about seven minutes, and `--seed` gives as many
+rounds as are wanted. `make evidence bench-peers-merge` puts them side by side. Makes the peers' environments the
+first time.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ TRIALS = 1
 """Rounds."""
 
 SCENARIOS = {
-    "order-zh": 6,
-    "order-en": 6,
-    "barge-in-words": 1,
-    "backchannel-en": 1,
-    "coughs": 1,
+    "order-zh": 1,
+    "order-en": 1,
+    "interruptions": 2,
+    "distractions": 1,
     "pause-0600": 1,
     "pause-1000": 1,
 }
@@ -38,7 +38,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     if server not in SERVERS:
         raise ValueError(f"PIECE: expected one of {', '.join(SERVERS)}, got {server!r}")
     out = ROOT / "bench-out" / f"bench-peers-{server}-{seed}"
-    error = await calibrate(out, calls=1, seed=seed)
+    error = await calibrate(out, calls=1, pairs=3, seed=seed)
     del error["trials"]
     calls = []
     async with started(OWN if server == SERVERS[0] else server, out) as target:

@@ -1,6 +1,6 @@
-"""The bench's library against this project's server, piece by piece, each of which takes at most 12 minutes alone.
+"""The bench's standard set against this project's server, in pieces of four to seven minutes.
 
-PIECE names one; without it they are run one after the other (two hours). `--seed 2` is the second run of a piece. All
+PIECE names one; without it they are run one after the other (22 minutes). `--seed 2` is the second run of a piece. All
 pieces of both runs are merged, and the runs compared, by `make evidence bench-merge`.
 """
 
@@ -17,22 +17,13 @@ TRIALS = 1
 
 PIECES: dict[str, dict[str, int]] = {
     # Scenario: calls. Both runs together have 60 trials and more of every figure of a turn.
-    "orders": {"order-zh": 30, "order-en": 30},
-    "dialogues": {"dialogue": 12, "barge-in": 4},
-    "barge-in-words": {"barge-in-words": 6},
-    "barge-in-sentences": {"barge-in-sentences": 3},
-    "backchannel-zh": {"backchannel-zh": 4},
-    "backchannel-en": {"backchannel-en": 5},
-    "coughs": {"coughs": 8},
-    "other-talkers": {"other-talkers": 8},
-    "noise": {"noise": 16},
-    "pauses-short": {"pause-0300": 10, "pause-0600": 10},
-    "pauses-long": {"pause-1000": 10, "pause-1500": 10},
-    "echo": {"echo-loop-10": 6, "echo-loop": 6, "echo-loop-30": 6},
-    "long-call": {"long-call": 2},
+    "orders": {"order-zh": 4, "order-en": 4, "orders": 1, "echo-loop-10": 1, "echo-loop": 1, "echo-loop-30": 1},
+    "interruptions": {"interruptions": 5},
+    "distractions": {"distractions": 4},
+    "pauses": {"pause-0300": 2, "pause-0600": 3, "pause-1000": 3, "pause-1500": 2},
 }
 
-JUDGED = ("dialogues",)
+JUDGED = ("orders", "interruptions")
 """Pieces whose replies' sound is judged too."""
 
 

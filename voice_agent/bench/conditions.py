@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from voice_agent.bench.link import Target
 from voice_agent.bench.namespaces import joined, server_in
@@ -14,6 +13,7 @@ from voice_agent.bench.network import Network
 from voice_agent.bench.results import KINDS, CallResult, summaries, values_of
 from voice_agent.bench.runner import OnCall, jobs, run_calls
 from voice_agent.bench.scenario import Scenario, find_scenarios
+from voice_agent.bench.statistics import CONFIDENCE, difference
 from voice_agent.calling import own_server
 
 NETWORKS = {
@@ -29,6 +29,10 @@ EVENTS = ("lost-packet", "outage", "drifting-clock", "slow-clock")
 
 WORST_MS = 450.0
 """What the worst reference load may add to V2V p95: the 300 ms of its way there and back, and half as much again."""
+
+UNHARMED_TURNS = 4
+BEFORE_LOSS = "before a lost packet"
+"""The first turns of a `lost-packet` call, in which nothing is lost yet."""
 
 RECOVERED_MS = 60.0
 """What a lost packet may still add to V2V 2 s later."""
@@ -101,25 +105,38 @@ def table(found: Mapping[str, Sequence[CallResult]]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def v2v_of(condition: str, calls: Sequence[CallResult]) -> list[float]:
-    """V2V of every turn, in ms; after a lost packet, of the turn that ends 2 s later alone."""
-    first = 1 if condition == "lost-packet" else None
-    turns = [turn for call in calls if not call.failed for turn in call.figures["turns"][:first]]
-    return [turn["v2v_ms"] for turn in turns if turn["v2v_ms"] is not None]
-
-
-def added(v2v: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
-    """What the worst network adds to V2V p95, and a lost packet to its p50, beside a clean network.
-
-    `v2v`: times in ms by condition, as `v2v_of` gives them. {"worst_network": {added_ms, bar_ms}, "lost_packet": …},
-    for those that were measured.
+def v2v_by(found: Mapping[str, Sequence[CallResult]]) -> dict[str, list[float]]:
+    """V2V of every turn by condition, in ms. Of the calls of `lost-packet`, the turns before the first loss stand
+    apart as `BEFORE_LOSS`, and those that end 2 s after one are left.
     """
-    told: dict[str, dict[str, float]] = {}
-    for key, name, quantile, bar in (
-        ("worst_network", list(NETWORKS)[-1], 95, WORST_MS),
-        ("lost_packet", "lost-packet", 50, RECOVERED_MS),
+    v2v: dict[str, list[float]] = {}
+    for condition, calls in found.items():
+        for call in calls:
+            for number, turn in enumerate([] if call.failed else call.figures["turns"]):
+                unharmed = condition == "lost-packet" and number < UNHARMED_TURNS
+                if turn["v2v_ms"] is not None:
+                    v2v.setdefault(BEFORE_LOSS if unharmed else condition, []).append(turn["v2v_ms"])
+    return v2v
+
+
+def added(v2v: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
+    """What the worst network adds to V2V p95 beside a clean one, and a lost packet to the p50 of the same calls' V2V.
+
+    `v2v`: as `v2v_by` gives it. {"worst_network": {added_ms, low_ms, high_ms, n, bar_ms, passed}, "lost_packet": …},
+    for those that were measured; from `low_ms` to `high_ms` is the 95 % bootstrap interval.
+    """
+    told: dict[str, dict[str, Any]] = {}
+    for key, calm, name, quantile, bar in (
+        ("worst_network", "clean", list(NETWORKS)[-1], 95, WORST_MS),
+        ("lost_packet", BEFORE_LOSS, "lost-packet", 50, RECOVERED_MS),
     ):
-        if v2v.get("clean") and v2v.get(name):
-            change = float(np.percentile(v2v[name], quantile) - np.percentile(v2v["clean"], quantile))
-            told[key] = {"added_ms": round(change, 1), "bar_ms": bar}
+        if v2v.get(calm) and v2v.get(name):
+            change, low, high = difference(v2v[calm], v2v[name], quantile, CONFIDENCE)
+            times = {"added_ms": change, "low_ms": low, "high_ms": high}
+            told[key] = {
+                **{at: round(ms, 1) for at, ms in times.items()},
+                "n": [len(v2v[calm]), len(v2v[name])],
+                "bar_ms": bar,
+                "passed": change <= bar,
+            }
     return told
