@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.evidence import turns_echo, turns_interruptions, turns_pauses, turns_selectivity, turns_v2v
+from tests.evidence import (
+    _calls,
+    bench_merge,
+    bench_networks_merge,
+    bench_peers_merge,
+    turns_echo,
+    turns_interruptions,
+    turns_pauses,
+    turns_selectivity,
+    turns_v2v,
+)
+from tests.evidence.bench_peers import SERVERS
+from tests.evidence.bench_standard import PIECES
 from tests.evidence.turns_interruptions import boundary
+from voice_agent.bench.conditions import BEFORE_LOSS, EVENTS, NETWORKS
 
 FULL = list("好的一杯珍珠奶茶十八块")
 
@@ -63,3 +78,89 @@ def test_a_slow_tail_does_not_pass() -> None:
     quick = {"v2v_ms": 350.0, "eot_delay_ms": 200.0, "early": False, "voice": "a"}
     assert turns_v2v.judge([quick] * 20)["passed"]
     assert not turns_v2v.judge([quick] * 17 + [{**quick, "v2v_ms": 900.0}] * 3)["passed"]
+
+
+ABOUT = {
+    "commit": "c", "began": "b", "load_average_before": [0, 0, 0], "calibration": {"v2v_ms": {"error_p95": 3.0}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def evidence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for pieces."""
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    for module in (_calls, bench_networks_merge, bench_peers_merge):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    return folder
+
+
+def store(folder: Path, name: str, **piece: Any) -> None:
+    (folder / f"{name}.json").write_text(json.dumps({"name": name, **ABOUT, **piece}), "utf-8")
+
+
+def standard(folder: Path, seed: int, v2v: list[float], yielded: list[float]) -> None:
+    first, *others = PIECES
+    for piece in others:
+        store(folder, f"bench-standard-{piece}-{seed}", seed=seed, each=[])
+    values = {"v2v_ms": v2v, "yielded": yielded, "connect_ms": [50.0]}
+    store(folder, f"bench-standard-{first}-{seed}", seed=seed, each=[{"values": values}])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("slower", "same"), [(0.0, True), (19.0, True), (30.0, False)])
+async def test_two_runs_are_merged_and_told_apart(evidence: Path, slower: float, same: bool) -> None:
+    times = [300.0 + n for n in range(41)]
+    standard(evidence, 1, times, [1.0] * 30)
+    with pytest.raises(FileNotFoundError, match="expected pieces of two runs"):
+        await bench_merge.run(1, 60)
+    standard(evidence, 2, [time + slower for time in times], [1.0] * 28)
+    told = await bench_merge.run(1, 60)
+    assert told["figures"]["v2v_ms"]["medians"] == [320, 320 + slower]
+    assert told["medians_apart"] == ([] if same else ["v2v_ms"])
+    assert told["figures"]["yielded"] == "58 of 58"
+    assert told["fewer_trials"] == ["yielded"]
+    table = (evidence / told["table"]).read_text("utf-8")
+    assert f"| 82 | 320 / {320 + slower:g} |" in table
+    assert "| 58 of 58 |" in table
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("worst", "lost", "passed"), [(800.0, 400.0, True), (900.0, 400.0, False), (800.0, 700.0, False)]
+)
+async def test_networks_are_merged_and_judged(evidence: Path, worst: float, lost: float, passed: bool) -> None:
+    v2v = dict.fromkeys((*NETWORKS, BEFORE_LOSS, *EVENTS), 400.0)
+    v2v |= {list(NETWORKS)[-1]: worst, "lost-packet": lost}
+    for number, name in enumerate((*NETWORKS, *EVENTS)):
+        names = (BEFORE_LOSS, name) if name == "lost-packet" else (name,)
+        each = [{"condition": condition, "v2v_ms": [v2v[condition]] * 20} for condition in names]
+        shown = {name: {"responded": "20 of 20", "checks": "40 of 40"}}
+        store(evidence, f"bench-networks-{number}", between="namespaces", conditions=shown, each=each)
+    told = await bench_networks_merge.run(1, 1)
+    assert told["added"]["worst_network"]["added_ms"] == worst - 400
+    assert told["added"]["lost_packet"]["added_ms"] == lost - 400
+    assert told["passed"] is passed
+    table = (evidence / told["table"]).read_text("utf-8")
+    assert f"| 150 ± 30 ms, 5 % | {worst:g} ({worst:g} … {worst:g})" in table
+    (evidence / "bench-networks-0.json").unlink()
+    with pytest.raises(FileNotFoundError, match="found none with clean"):
+        await bench_networks_merge.run(1, 1)
+
+
+@pytest.mark.anyio
+async def test_peers_that_are_ahead_are_named(evidence: Path) -> None:
+    times = dict(zip(SERVERS, (400.0, 300.0, 900.0), strict=True))
+    for server, time in times.items():
+        each = [{"values": {"v2v_ms": [time] * 3, "yielded": [1.0, float(server == SERVERS[0])]}}]
+        store(evidence, f"bench-peers-{server}-1", server=server, each=each)
+    told = await bench_peers_merge.run(1, 1)
+    assert told["not_ahead"] == {"v2v_ms": times}
+    table = (evidence / told["table"]).read_text("utf-8")
+    assert "| 400 / 400 (3) | 300 / 300 (3) | 900 / 900 (3) |" in table
+    assert "| 2 of 2 | 1 of 2 | 1 of 2 |" in table

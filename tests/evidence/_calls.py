@@ -103,6 +103,14 @@ def merged(name: str, judge: Callable[[list[dict[str, Any]]], dict[str, Any]]) -
     return {"pieces": about, "calibration_v2v_error_p95": max(errors), **judge(each)}
 
 
+def write_table(name: str, heads: list[str], rows: Iterable[list[str]]) -> str:
+    """Write `evidence`/NAME.md, a Markdown table; gives its name."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *rows)]
+    path = ROOT / "evidence" / f"{name}.md"
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path.name
+
+
 def known(values: Iterable[float | None]) -> dict[str, Any]:
     """Quantiles of those that there are."""
     return quantiles([value for value in values if value is not None])

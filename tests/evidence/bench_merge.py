@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.evidence._calls import pieces
+from tests.evidence._calls import pieces, write_table
 from tests.evidence.bench_standard import PIECES, pooled
 from voice_agent.bench.results import KINDS, summaries
 
@@ -14,6 +14,7 @@ TRIALS = 60
 """What each figure of a turn has to have."""
 
 SAME_MS, SAME_SHARE = 20.0, 0.05
+HEADS = ["figure, in ms where not said otherwise", "p50 (95 % interval)", "p95", "p99", "n", "p50 of run 1 / run 2"]
 PER_CALL = ("connect_ms", "burst_ms", "packet_gap_p99_ms", "packet_gap_max_ms", "lost_pct", "drift_ppm")
 
 
@@ -38,8 +39,10 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
                 apart.append(name)
         if len(of) < trials and name not in PER_CALL:
             few.append(name)
+    rows = [[KINDS[name].title, *_cells(figure)] for name, figure in figures.items()]
     return {
         "name": "bench-standard",
+        "table": write_table("bench-standard", HEADS, rows),
         "figures": figures,
         "medians_apart": apart,
         "fewer_trials": few,
@@ -47,3 +50,12 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         "pieces": [{key: piece[key] for key in ("name", "commit", "began", "load_average_before")} for piece in stored],
         "passed": not apart and not few,
     }
+
+
+def _cells(figure: dict[str, Any] | str) -> list[str]:
+    """p50 with its interval, p95, p99, trials, and the median of each run; of a share, how many of how many alone."""
+    if isinstance(figure, str):
+        return ["", "", "", figure, ""]
+    p50 = f"{figure['p50']:g} ({figure['p50_low']:g} … {figure['p50_high']:g})"
+    medians = " / ".join(f"{median:g}" for median in figure["medians"])
+    return [p50, f"{figure['p95']:g}", f"{figure['p99']:g}", str(figure["n"]), medians]

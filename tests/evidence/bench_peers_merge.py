@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.evidence._calls import ROOT
+from tests.evidence._calls import ROOT, write_table
 from tests.evidence.bench_peers import SERVERS, shown
 from tests.evidence.bench_standard import pooled
 from voice_agent.bench.beside import SHOWN
@@ -30,12 +30,25 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
         if name in own
         and any(ahead(name, middle[peer][name], own[name]) for peer in SERVERS[1:] if name in middle[peer])
     }
+    servers = {server: shown(each[server]) for server in SERVERS}
+    rows = [
+        [KINDS[name].title, *(_cell(servers[server].get(name)) for server in SERVERS)]
+        for name in SHOWN
+        if any(name in of for of in servers.values())
+    ]
     return {
         "name": "bench-peers",
-        "servers": {server: shown(each[server]) for server in SERVERS},
+        "table": write_table("bench-peers", ["figure, in ms: p50 / p95 (n)", *SERVERS], rows),
+        "servers": servers,
         "not_ahead": behind,
         "pieces": [{key: piece[key] for key in ("name", "commit", "began", "load_average_before")} for piece in stored],
     }
+
+
+def _cell(figure: dict[str, Any] | str | None) -> str:
+    if isinstance(figure, dict):
+        return f"{figure['p50']:g} / {figure['p95']:g} ({figure['n']})"
+    return figure or "–"
 
 
 def centre(name: str, values: list[float]) -> float:

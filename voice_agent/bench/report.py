@@ -34,7 +34,9 @@ table { border-collapse: collapse; width: 100% } td, th { padding: .25rem .6rem;
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
 tr + tr td { border-top: 1px solid var(--line) }
 .dim { color: var(--dim) } .bad { color: var(--bad) } svg { width: 100%; height: auto; display: block }
-svg text { font: 11px system-ui, sans-serif; fill: currentColor } details { margin: .6rem 0 }
+svg text { font: 11px system-ui, sans-serif; fill: currentColor }
+svg.timeline text { stroke: Canvas; stroke-width: 3px; paint-order: stroke }
+details { margin: .6rem 0 }
 summary { cursor: pointer } audio { width: 100% } .call { margin: 1rem 0 }
 """
 
@@ -268,11 +270,15 @@ def _timeline(call: CallResult, stereo: npt.NDArray[np.float32], rate: int) -> s
     for turn in call.figures["turns"]:
         shapes.append(_marks(turn, x))
     ticks = "".join(
-        f'<text x="{x(s):.0f}" y="{2 * LANE + 14}">{s} s</text>' for s in range(0, int(seconds) + 1, _tick(seconds))
+        f'<text x="{x(s):.0f}" y="{2 * LANE + 14}">{s} s</text>'
+        for s in range(0, int(seconds) + 1, _tick(seconds))
+        if x(s) < WIDTH - 30  # a label that fits
     )
+    names = f'<text class=dim x="4" y="10">caller</text><text class=dim x="4" y="{2 * LANE - 2}">agent</text>'
     return (
         f'<svg class=timeline viewBox="0 0 {WIDTH} {2 * LANE + 18}" data-seconds="{seconds:.3f}" data-width="{WIDTH}">'
-        f'{"".join(shapes)}{ticks}<line class=cursor x1="0" x2="0" y1="0" y2="{2 * LANE}" stroke="var(--bad)"/></svg>'
+        f"{''.join(shapes)}{names}{ticks}"
+        f'<line class=cursor x1="0" x2="0" y1="0" y2="{2 * LANE}" stroke="var(--bad)"/></svg>'
     )
 
 
