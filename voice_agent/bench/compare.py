@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,8 @@ CHANCE = 0.002
 """How often a figure that did not change is called changed, at most: a run compares hundreds of them."""
 
 Verdict = Literal["better", "worse", "same", "changed"]
+Trials = Mapping[str, list[float]]
+"""By figure."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,17 @@ def compare(before: Results, after: Results) -> list[Change]:
 
     Raises ValueError if the runs have no scenario in common.
     """
-    common = [name for name in before.scenarios() if name in after.scenarios()]
+    return compare_trials(*({name: run.values(name) for name in run.scenarios()} for run in (before, after)))
+
+
+def compare_trials(before: Mapping[str, Trials], after: Mapping[str, Trials]) -> list[Change]:
+    """The same of each figure's trials by scenario."""
+    common = [name for name in before if name in after]
     if not common:
-        raise ValueError(f"expected a scenario in common, got {before.scenarios()} and {after.scenarios()}")
+        raise ValueError(f"expected a scenario in common, got {list(before)} and {list(after)}")
     changes = []
     for scenario in common:
-        a, b = before.values(scenario), after.values(scenario)
+        a, b = before[scenario], after[scenario]
         for name, kind in KINDS.items():
             if name not in a or name not in b or min(len(a[name]), len(b[name])) < LEAST_TRIALS:
                 continue

@@ -65,6 +65,7 @@ class TurnFigures:
     With the same call uncut beside it, by the sound alone (`continuity`): faded: onset → first sample of the reply that
     is quieter than it would be; resume: the sound's end → a reply that was paused goes on, 0 if it went on before;
     repeated, skipped: what of it was heard twice, and never.
+    turn_id, server: the server's name for the turn, and its own break-down of that turn's reply.
     """
 
     name: str
@@ -93,6 +94,7 @@ class TurnFigures:
     resume_ms: float | None = None
     repeated_ms: float | None = None
     skipped_ms: float | None = None
+    turn_id: str = ""
     server: dict[str, float] = field(default_factory=dict)
 
 
@@ -235,15 +237,16 @@ def _response(turn: TurnFigures, recording: Recording, agent: _Agent, onset: flo
     if committed:
         turn.eot_delay_ms = _ms(committed[-1] - end)
         turn.ttfa_ms = _ms(first.heard - committed[-1])
-    turn.server = _server_side(recording.events, end, limit)
+    turn.turn_id, turn.server = _server_side(recording.events, end, limit)
 
 
-def _server_side(events: tuple[Event, ...], after: float, before: float) -> dict[str, float]:
-    """The server's own break-down of the turn: the first `agent.turn.latency` event after the caller's end."""
+def _server_side(events: tuple[Event, ...], after: float, before: float) -> tuple[str, dict[str, float]]:
+    """The server's id of the turn and its own break-down: the first `agent.turn.latency` after the caller's end."""
     for event in events:
         if event.data.get("type") == "agent.turn.latency" and after < event.at < before:
-            return {key: float(value) for key, value in event.data.items() if key.endswith("_ms")}
-    return {}
+            told = {key: float(value) for key, value in event.data.items() if key.endswith("_ms")}
+            return str(event.data.get("turn_id", "")), told
+    return "", {}
 
 
 def _interruption(

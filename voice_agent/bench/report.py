@@ -322,7 +322,8 @@ def _waterfall(call: CallResult) -> str:
     for row, turn in enumerate(turns):
         at = 50.0
         y = 22 + 26 * row
-        rows.append(f'<text x="0" y="{y + 11}">turn {escape(turn["name"])}</text>')
+        name = f"<title>{escape(turn.get('turn_id', ''))}</title>turn {escape(turn['name'])}"
+        rows.append(f'<text x="0" y="{y + 11}">{name}</text>')
         for step, colour in zip(STEPS, COLOURS, strict=True):
             wide = scale * max(0.0, turn["server"].get(step, 0))
             title = f"<title>{step[:-3]} {turn['server'].get(step, 0):.0f} ms</title>"
