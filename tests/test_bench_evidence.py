@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.evidence import (
     _calls,
+    bench_compare,
     bench_merge,
     bench_networks_merge,
     bench_peers_merge,
@@ -109,7 +111,7 @@ def standard(folder: Path, seed: int, v2v: list[float], yielded: list[float]) ->
     for piece in others:
         store(folder, f"bench-standard-{piece}-{seed}", seed=seed, each=[])
     values = {"v2v_ms": v2v, "yielded": yielded, "connect_ms": [50.0]}
-    store(folder, f"bench-standard-{first}-{seed}", seed=seed, each=[{"values": values}])
+    store(folder, f"bench-standard-{first}-{seed}", seed=seed, each=[{"scenario": "orders", "values": values}])
 
 
 @pytest.mark.anyio
@@ -164,3 +166,16 @@ async def test_peers_that_are_ahead_are_named(evidence: Path) -> None:
     table = (evidence / told["table"]).read_text("utf-8")
     assert "| 400 / 400 (3) | 300 / 300 (3) | 900 / 900 (3) |" in table
     assert "| 2 of 2 | 1 of 2 | 1 of 2 |" in table
+
+
+@pytest.mark.anyio
+async def test_a_planted_slowdown_is_found_in_the_stored_runs_and_nothing_without_it(evidence: Path) -> None:
+    rng = np.random.default_rng(1)
+    for seed in (1, 2):
+        standard(evidence, seed, list(rng.normal(420, 60, 60)), [1.0] * 30)
+    told = await bench_compare.run(1, 1)
+    assert told["found_in"] == ["all", "orders"]
+    assert told["changed_without_it"] == []
+    assert told["passed"]
+    standard(evidence, 2, list(rng.normal(620, 60, 60)), [1.0] * 30)
+    assert not (await bench_compare.run(1, 1))["passed"]

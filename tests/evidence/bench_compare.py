@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.evidence._calls import pieces
-from tests.evidence.bench_standard import PIECES, pooled
+from tests.evidence.bench_standard import PIECES, pooled, runs_of
 from voice_agent.bench.compare import LEAST_TRIALS, compare_trials
 
 TRIALS = 1
@@ -20,10 +20,7 @@ SLOWED = ("v2v_ms", "v2v_playout_ms", "answer_ms")
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
     stored = [piece for name in PIECES for piece in pieces(f"bench-standard-{name}")]
-    before, after = ([call for p in stored if p["seed"] == number for call in p["each"]] for number in (1, 2))
-    if not before or not after:
-        raise FileNotFoundError("expected pieces of two runs in evidence/, bench-standard-NAME-1.json and -2.json")
-    was, now = _by_scenario(before), _by_scenario(after)
+    was, now = (_by_scenario(calls) for calls in runs_of(stored).values())
     slow = {
         name: {figure: [SLOWER * ms if figure in SLOWED else ms for ms in of] for figure, of in values.items()}
         for name, values in now.items()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.evidence._calls import pieces, write_table
-from tests.evidence.bench_standard import PIECES, pooled
+from tests.evidence.bench_standard import PIECES, pooled, runs_of
 from voice_agent.bench.results import KINDS, summaries
 
 TRIALS = 60
@@ -20,9 +20,7 @@ PER_CALL = ("connect_ms", "burst_ms", "packet_gap_p99_ms", "packet_gap_max_ms", 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
     stored = [piece for name in PIECES for piece in pieces(f"bench-standard-{name}")]
-    runs = {number: [call for p in stored if p["seed"] == number for call in p["each"]] for number in (1, 2)}
-    if not all(runs.values()):
-        raise FileNotFoundError("expected pieces of two runs in evidence/, bench-standard-NAME-1.json and -2.json")
+    runs = runs_of(stored)
     values = {number: pooled(each) for number, each in runs.items()}
     every = pooled([*runs[1], *runs[2]])
     told = summaries(every)

@@ -1,7 +1,7 @@
 """The bench's standard set against this project's server, in pieces of four to seven minutes.
 
-PIECE names one; without it they are run one after the other (22 minutes). `--seed 2` is the second run of a piece. All
-pieces of both runs are merged, and the runs compared, by `make evidence bench-merge`.
+PIECE names one; without it they are run one after the other (22 minutes). Pieces with an odd seed are the first run,
+those with an even one the second. All pieces are merged, and the runs compared, by `make evidence bench-merge`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,22 @@ TRIALS = 1
 
 PIECES: dict[str, dict[str, int]] = {
     # Scenario: calls. Both runs together have 60 trials and more of every figure of a turn.
-    "orders": {"order-zh": 4, "order-en": 4, "orders": 1, "echo-loop-10": 1, "echo-loop": 1, "echo-loop-30": 1},
-    "interruptions": {"interruptions": 5},
-    "distractions": {"distractions": 4},
+    "orders": {"order-zh": 3, "order-en": 3, "orders": 1, "echo-loop": 1},
+    "interruptions": {"interruptions": 6},
+    "distractions": {"distractions": 5},
     "pauses": {"pause-0300": 2, "pause-0600": 3, "pause-1000": 3, "pause-1500": 2},
 }
 
 JUDGED = ("orders", "interruptions")
 """Pieces whose replies' sound is judged too."""
+
+
+def runs_of(stored: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """The calls of the stored pieces by run. Raises FileNotFoundError unless there are both."""
+    runs = {number: [call for p in stored if p["seed"] % 2 == number % 2 for call in p["each"]] for number in (1, 2)}
+    if not all(runs.values()):
+        raise FileNotFoundError("expected pieces of two runs in evidence/, bench-standard-NAME-1.json and -2.json")
+    return runs
 
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
