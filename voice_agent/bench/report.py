@@ -20,6 +20,9 @@ SOUND_CALLS = 24
 """So many calls are playable in the report: those in which something failed first, then the slowest."""
 
 WIDTH = 900
+WIDE_S = 30.0
+"""The time line of a call that is longer than this is wider than the page, and scrolls."""
+
 LANE = 44
 ENVELOPE_S = 0.02
 
@@ -35,7 +38,7 @@ td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabul
 tr + tr td { border-top: 1px solid var(--line) }
 .dim { color: var(--dim) } .bad { color: var(--bad) } svg { width: 100%; height: auto; display: block }
 svg text { font: 11px system-ui, sans-serif; fill: currentColor }
-svg.timeline text { stroke: Canvas; stroke-width: 3px; paint-order: stroke }
+.scroll { overflow-x: auto } svg.timeline text { stroke: Canvas; stroke-width: 3px; paint-order: stroke }
 details { margin: .6rem 0 }
 summary { cursor: pointer } audio { width: 100% } .call { margin: 1rem 0 }
 """
@@ -260,25 +263,27 @@ def _sound(stereo: npt.NDArray[np.float32], rate: int) -> str:
 def _timeline(call: CallResult, stereo: npt.NDArray[np.float32], rate: int) -> str:
     """Both voices on one line: the caller above, the agent below, with each turn's marks."""
     seconds = len(stereo) / rate
+    wide = round(WIDTH * max(1.0, seconds / WIDE_S))
 
     def x(at: float) -> float:
-        return WIDTH * at / seconds
+        return wide * at / seconds
 
     shapes = []
     for channel, (colour, middle) in enumerate((("--caller", LANE / 2), ("--agent", LANE * 1.5))):
-        shapes.append(f'<path d="{_envelope(stereo[:, channel], rate, middle)}" fill="var({colour})"/>')
+        shapes.append(f'<path d="{_envelope(stereo[:, channel], rate, middle, wide)}" fill="var({colour})"/>')
     for turn in call.figures["turns"]:
         shapes.append(_marks(turn, x))
     ticks = "".join(
         f'<text x="{x(s):.0f}" y="{2 * LANE + 14}">{s} s</text>'
-        for s in range(0, int(seconds) + 1, _tick(seconds))
-        if x(s) < WIDTH - 30  # a label that fits
+        for s in range(0, int(seconds) + 1, _tick(min(seconds, WIDE_S)))
+        if x(s) < wide - 30  # a label that fits
     )
     names = f'<text class=dim x="4" y="10">caller</text><text class=dim x="4" y="{2 * LANE - 2}">agent</text>'
     return (
-        f'<svg class=timeline viewBox="0 0 {WIDTH} {2 * LANE + 18}" data-seconds="{seconds:.3f}" data-width="{WIDTH}">'
+        f'<div class=scroll><svg class=timeline viewBox="0 0 {wide} {2 * LANE + 18}" data-seconds="{seconds:.3f}"'
+        f' data-width="{wide}" style="width: {100 * wide / WIDTH:g}%">'
         f"{''.join(shapes)}{names}{ticks}"
-        f'<line class=cursor x1="0" x2="0" y1="0" y2="{2 * LANE}" stroke="var(--bad)"/></svg>'
+        f'<line class=cursor x1="0" x2="0" y1="0" y2="{2 * LANE}" stroke="var(--bad)"/></svg></div>'
     )
 
 
@@ -286,12 +291,12 @@ def _tick(seconds: float) -> int:
     return next((step for step in (1, 2, 5, 10, 30, 60) if seconds / step <= 20), 120)
 
 
-def _envelope(pcm: npt.NDArray[np.float32], rate: int, middle: float) -> str:
+def _envelope(pcm: npt.NDArray[np.float32], rate: int, middle: float, wide: int) -> str:
     size = max(1, int(rate * ENVELOPE_S))
     peaks = np.abs(np.pad(pcm, (0, -len(pcm) % size))).reshape(-1, size).max(axis=1)
     # A scale that shows quiet voices too: 60 dB over half a lane.
     tall = (LANE / 2 - 2) * np.clip(1 + 20 * np.log10(np.maximum(peaks, 1e-6)) / 60, 0, 1)
-    xs = WIDTH * (np.arange(len(peaks)) + 0.5) / len(peaks)
+    xs = wide * (np.arange(len(peaks)) + 0.5) / len(peaks)
     upper = " ".join(f"{x:.1f},{middle - y:.1f}" for x, y in zip(xs, tall, strict=True))
     lower = " ".join(f"{x:.1f},{middle + y:.1f}" for x, y in zip(xs[::-1], tall[::-1], strict=True))
     return f"M {upper} {lower} Z"
