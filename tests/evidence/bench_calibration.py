@@ -15,4 +15,5 @@ TRIALS = 72
 async def run(seed: int, trials: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = await calibrate(Path(folder), calls=max(1, trials // 12), seed=seed)
-    return {**result, "each": result.pop("trials")}
+    each = result.pop("trials")
+    return {**result, "each": each}
