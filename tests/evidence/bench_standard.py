@@ -63,7 +63,12 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
 def _of(call: CallResult) -> dict[str, Any]:
     """A call's trials by figure, and what it did not keep."""
     broken = [f"{check.where} {check.what}: {check.got}" for check in call.checks if not check.passed]
-    return {"scenario": call.scenario, "values": values_of([call]), "not_kept": broken}
+    return {
+        "scenario": call.scenario,
+        "recording": call.recording,
+        "values": values_of([call]),
+        "not_kept": broken,
+    }
 
 
 def pooled(each: list[dict[str, Any]]) -> dict[str, list[float]]:
