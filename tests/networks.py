@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and ip for network namespaces"
-)
+NAMESPACES = os.geteuid() == 0 and shutil.which("ip") is not None
+"""Whether this user can make them."""
+
+needs_namespaces = pytest.mark.skipif(not NAMESPACES, reason="needs root and ip for network namespaces")
 
 T = TypeVar("T")
 
@@ -29,14 +30,14 @@ _CLONE_NEWNET = 0x40000000
 
 @dataclass(frozen=True)
 class Host:
-    """A namespace: `prefix` goes before a command that is to run in it, `address` is its own."""
+    """A namespace: `prefix` goes before a command that is to run in it, `address` is its own. Without a name: here."""
 
     name: str
     address: str
 
     @property
     def prefix(self) -> list[str]:
-        return ["ip", "netns", "exec", self.name]
+        return ["ip", "netns", "exec", self.name] if self.name else []
 
     def program(self, program: Path, folder: Path) -> Path:
         """A program, made in the folder, that is this one run on the host."""
@@ -54,7 +55,8 @@ class Host:
 
         def run() -> None:
             try:
-                _enter(self.name)
+                if self.name:
+                    _enter(self.name)
                 done.set_result(asyncio.run(work()))
             except BaseException as error:
                 done.set_exception(error)
@@ -96,6 +98,16 @@ def host(address: str) -> Iterator[Host]:
         yield host
     finally:
         _ip("netns", "del", name)
+
+
+@contextmanager
+def free_ports() -> Iterator[Host]:
+    """A host with loopback alone, whose ports are all free; this machine, with whatever listens on it, without root."""
+    if not NAMESPACES:
+        yield Host("", "127.0.0.1")
+        return
+    with host("127.0.0.1") as alone:
+        yield alone
 
 
 @contextmanager

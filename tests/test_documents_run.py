@@ -1,6 +1,6 @@
 """The code of the documents, run from their own text to the effect that they tell.
 
-The agent of the READMEs is run in `test_readme`, the JavaScript of the SDK's guide in `test_sdk`.
+The agent of the READMEs is served in `test_documents_shell`, the JavaScript of the SDK's guide in `test_sdk`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ RUN = {
 """The blocks that a test runs, here or in `test_readme` and `test_sdk`."""
 
 ENDING = ("plan", "bench compare", "bench fdb", "bench list")
-"""The commands that end by themselves within seconds; they are run."""
-LASTING = ("serve", "bench run", "bench load", "bench networks", "bench peers", "bench calibrate")
-"""Those that wait for calls, or place them in real time; `test_documents` looks their options up."""
+"""The commands that end by themselves within seconds; they are run here, all others in `test_documents_shell`."""
 
 
 def code_of(document: str, language: str) -> list[str]:
@@ -265,10 +263,3 @@ def test_the_models_are_listed(readme: str) -> None:
     assert told.exit_code == 0, told.output
     rows = {(*words[:2], *words[-1:]) for words in map(str.split, told.output.splitlines())}
     assert {("tea-omni", part, "yes") for part in ("thinker", "talker", "codec", "endpoint")} <= rows
-
-
-def test_every_command_is_run_or_lasts() -> None:
-    documents = {parameter.values[0] for parameter in blocks("bash")}  # type: ignore[attr-defined]
-    told = [" ".join(words) for path in documents for words in commands(str(path.relative_to(ROOT)))]
-    assert told
-    assert all(line.startswith((*ENDING, *LASTING)) for line in told)
