@@ -22,6 +22,9 @@ from voice_agent.bench.scenario import LIBRARY
 from voice_agent.weights import cache_folder, whisper
 
 REPLY = LIBRARY / "sounds" / "reply-zh.flac"
+REPLY_S = 3.4
+"""Its first two phrases: as long as this server's reply to a short order."""
+
 REPLY_RATE = 24_000
 START_S = 120.0
 INSTALL_S = 1800.0
@@ -88,7 +91,7 @@ async def _command(*command: str) -> None:
 async def serving(recipe: Recipe, out: Path, reply: Path = REPLY) -> AsyncIterator[str]:
     """A peer's server in a process of its own; gives its route, and ends it by its pid.
 
-    `reply`: the sound file that answers; `out`: where the server's log and the reply as WAV are written. Raises
+    `reply`: the sound file whose first `REPLY_S` answer; `out`: where the server's log and the reply as WAV are written. Raises
     ConnectionError if it does not come up.
     """
     python = await environment(recipe)
@@ -126,4 +129,5 @@ async def serving(recipe: Recipe, out: Path, reply: Path = REPLY) -> AsyncIterat
 
 def _as_wav(source: Path, target: Path) -> None:
     pcm, rate = soundfile.read(source, dtype="float32")
+    pcm = pcm[: round(REPLY_S * rate)]
     soundfile.write(target, soxr.resample(pcm, rate, REPLY_RATE), REPLY_RATE, subtype="PCM_16")
