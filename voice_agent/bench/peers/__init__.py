@@ -91,8 +91,8 @@ async def _command(*command: str) -> None:
 async def serving(recipe: Recipe, out: Path, reply: Path = REPLY) -> AsyncIterator[str]:
     """A peer's server in a process of its own; gives its route, and ends it by its pid.
 
-    `reply`: the sound file whose first `REPLY_S` answer; `out`: where the server's log and the reply as WAV are written. Raises
-    ConnectionError if it does not come up.
+    `reply`: the sound file whose first `REPLY_S` answer; `out`: where the server's log and the reply as WAV are
+    written. Raises ConnectionError if it does not come up.
     """
     python = await environment(recipe)
     weights = await asyncio.to_thread(whisper)
