@@ -344,7 +344,7 @@ def test_b09_the_history_holds_what_was_heard_of_a_count() -> None:
                     await bench.hush(TICK_MS)
                 await bench.hush(chance.randrange(400, 1500, TICK_MS))
                 await bench.say(400)
-                await bench.partial("stop")
+                await bench.partial("好了")
                 assert bench.session.turn is None
                 begun = count.split()[: bench.heard()[-1] - 99]
                 stored = bench.said[-1].text.split()

@@ -17,7 +17,7 @@ from tests import tiny_qwen
 from tests.test_engine import Listener
 from tests.tiny_qwen import Drive, Reference, Spoken, model, reference
 from voice_agent.engine.protocols import Message, ThinkRequest
-from voice_agent.engine.reply import QUIET, Engine, Reply
+from voice_agent.engine.reply import QUIET_DBFS, Engine, Reply
 from voice_agent.qwen.model import QwenOmni
 
 pytestmark = pytest.mark.filterwarnings("ignore:Passing `repetition_penalty`:UserWarning")
@@ -81,7 +81,7 @@ def assert_equal(spoken: Spoken, whole: Reference) -> None:
 def assert_heard(reply: Reply, listener: Listener, spoken: Spoken) -> None:
     """The listener got the same samples, but for silence before the first sound."""
     whole = np.concatenate(spoken.pcm)
-    assert np.abs(whole[: reply.lead]).max(initial=0) <= QUIET
+    assert np.abs(whole[: reply.lead]).max(initial=0) <= 10 ** (QUIET_DBFS / 20)
     assert np.allclose(np.concatenate(listener.pcm), whole[reply.lead :], rtol=0, atol=1e-6)
 
 

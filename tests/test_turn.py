@@ -125,7 +125,7 @@ def test_speech_that_never_ends_is_committed_at_its_bound(caller: Caller) -> Non
 
 
 @pytest.mark.parametrize(
-    ("complete", "committed_after_ms"), [(1.0, 288), (0.9, 288), (0.6, 512), (0.3, 1376), (0.15, 1824), (0.0, 1824)]
+    ("complete", "committed_after_ms"), [(1.0, 256), (0.9, 256), (0.6, 512), (0.3, 1376), (0.15, 1824), (0.0, 1824)]
 )
 def test_the_surer_the_end_the_shorter_the_silence(judged: Caller, complete: float, committed_after_ms: int) -> None:
     judged.speak(1000)

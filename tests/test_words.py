@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_agent.words import LIKELY, LIKELY_SO, SURE, asks, kind_of, surely_whole
+from voice_agent.words import LIKELY, LIKELY_SO, NAMED, SURE, asks, is_name, kind_of, surely_whole
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "等", "Bye.", "Thank you for watching!"])
@@ -71,6 +71,8 @@ def test_what_only_resembles_it_is_none(text: str) -> None:
             "不是这个",
             "别说了",
             "我说不要",
+            "好了",
+            "好了好了",
         ),
         *("wait", "Wait, wait.", "stop", "Hold on", "No.", "No, I'm not", "wait a minute", "okay stop", "never mind"),
     ],
@@ -135,6 +137,40 @@ def test_a_number_answers_a_question_and_may_else_begin_an_order(text: str) -> N
 def test_a_hum_may_answer_a_question_and_else_begins_anything(text: str) -> None:
     assert surely_whole(text, asked=True) == LIKELY_SO
     assert surely_whole(text, asked=False) == 0.0
+
+
+NAMES = "拿铁咖啡、抹茶拿铁、茉莉绿茶、乌龙茶、大杯、一杯少冰的, oolong tea, latte, large, less ice"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "乌龙茶",
+        "乌隆茶。",
+        "拿铁",
+        "拿铁吧",
+        "绿茶，谢谢",
+        "大杯",
+        "Latte.",
+        "a latte, please",
+        "the oolong tea",
+        "tea",
+        "large",
+    ],
+)
+def test_a_name_alone_is_a_turn(text: str) -> None:
+    assert is_name(text, NAMES)
+    assert surely_whole(text, asked=True, names=NAMES) == SURE
+    assert surely_whole(text, asked=False, names=NAMES) == NAMED
+    assert surely_whole(text, asked=True) == 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["茶", "乌龙", "少冰的", "我要乌龙茶", "拿铁还有", "oolong", "a", "latte and", "less", ""]
+)
+def test_a_part_of_a_name_or_more_than_one_is_none(text: str) -> None:
+    assert not is_name(text, NAMES)
+    assert surely_whole(text, asked=True, names=NAMES) == 0.0
 
 
 @pytest.mark.parametrize("text", ["", "。", "a", *CUT_OFF])

@@ -19,6 +19,9 @@ from voice_agent.vad import VadConfig
 class EngineConfig(BaseModel):
     """slots: replies that each stage holds at one moment. ahead_ms: how far speech is made ahead of playback.
 
+    quiet_dbfs: a reply is played from where a sample of it first passes this; what comes before, up to 80 ms, keeps the
+    caller waiting and is not heard.
+
     threads: cores that a model step may use. placement: where stages run; those that it does not name are threads of
     the server, on the model's own device. null: where `voice_agent.models.usual_places` puts them.
     """
@@ -27,6 +30,7 @@ class EngineConfig(BaseModel):
 
     slots: int = Field(8, ge=1, le=64)
     ahead_ms: int = Field(1500, ge=200, le=3000)
+    quiet_dbfs: float = Field(-36.0, ge=-90.0, le=-20.0)
     threads: int = Field(1, ge=1, le=64)
     placement: tuple[Place, ...] | None = None
 

@@ -33,7 +33,7 @@ ECHO_TAIL_MS = 2000
 ECHO_SHARE = 0.3
 # The probability that a turn is complete where nobody can say.
 UNSURE = 0.5
-# Words that are less likely to be all of the turn are not answered ahead of its end.
+# The answer to words that are less likely than this to be all of the turn is dropped ahead of its end.
 GUESS_FROM = 0.3
 
 
@@ -165,12 +165,11 @@ class Floor:
         if utterance is self.hearing.current and not utterance.failed:
             self._do(self.policy.words(utterance.text, utterance.final_at))
         if utterance is self.hearing.current:
+            self._session.begin_guess(utterance)
             if self._judges:
                 self._session.spawn(self._judge(utterance, utterance.generation))
-            else:
-                self._session.begin_guess(utterance)
-                if whole := self._surely_whole(self._words_so_far(utterance)):
-                    self._do(self.policy.turn_end(whole, utterance.final_at))
+            elif whole := self._surely_whole(self._words_so_far(utterance)):
+                self._do(self.policy.turn_end(whole, utterance.final_at))
 
     def _words_so_far(self, utterance: Utterance) -> Message:
         """What waits to be answered, and these words."""
@@ -178,12 +177,19 @@ class Floor:
         language = written_in(utterance.text, utterance.language) or self._session.call.language
         return Message("user", ("" if language == "zh" else " ").join(said))
 
-    def _surely_whole(self, words: Message) -> float:
-        """How probable it is at least, from these words alone, that the turn is complete."""
-        return surely_whole(words.text, asked=asks(self._session.last_said[0]))
+    def _surely_whole(self, words: Message, judged: float = UNSURE) -> float:
+        """How probable it is at least, from these words alone, that the turn is complete.
+
+        A name may be the first word of many, so it counts where whoever `judged` does not deny that it is all.
+        """
+        names = ", ".join(self._session.runtime.prompt.values()) if judged >= GUESS_FROM else ""
+        return surely_whole(words.text, asked=asks(self._session.last_said[0]), names=names)
 
     async def _judge(self, utterance: Utterance, generation: int) -> None:
-        """Whether these words are all of the turn: the thinker knows, and of a few words anybody."""
+        """Whether these words are all of the turn: the thinker knows, and of a few words anybody.
+
+        Their answer is begun beside that, and dropped again if they are not.
+        """
         words, complete = self._words_so_far(utterance), UNSURE
         if utterance.text:
             language = written_in(utterance.text, utterance.language) or self._session.call.language
@@ -192,8 +198,8 @@ class Floor:
                 complete = await asyncio.wrap_future(self._session.runtime.engine.thinker.turn_end(request))
             except Exception:
                 log.exception("call %s: the end of a turn could not be judged", self._session.call_id)
-        complete = max(complete, self._surely_whole(words))
+        complete = max(complete, self._surely_whole(words, complete))
         if utterance is self.hearing.current and generation == utterance.generation:
-            if complete >= GUESS_FROM:
-                self._session.begin_guess(utterance)
+            if complete < GUESS_FROM:
+                self._session.drop_guess()
             self._do(self.policy.turn_end(complete, utterance.final_at))

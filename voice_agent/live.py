@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 ENGLISH_WORDS = 3
 CLIENT_TOOL_S = 60.0
 """How long a client may take to run its tools; the reply holds its slot until then."""
+GUESSED_MS = 200
+"""So much of a reply is made before it is certain: enough for its packets to follow one another while more is made."""
 PACKET_MS = 20
 """Less of a reply than this waits for the rest of its packet: the caller hears nothing."""
 KEEP_MS = 300
@@ -94,6 +96,7 @@ class Turn:
         self._committed_at = self._progress_at = time.perf_counter()
         self._heard_words_at = 0.0
         self._started = False
+        self._made = 0
         self._told_heard = -1
         self.all_written = False
         self._text_before = 0
@@ -316,8 +319,10 @@ class Turn:
 
     def on_pcm(self, pcm: Pcm, last: bool) -> None:
         self._progress_at = time.perf_counter()
-        if not self._certain and self.reply is not None:
-            self.reply.hold(True)  # no more of it than its beginning is made before it is certain
+        self._made += len(pcm)
+        enough = 1000 * self._made >= GUESSED_MS * self.session.runtime.engine.sample_rate
+        if enough and not self._certain and self.reply is not None:
+            self.reply.hold(True)
         self._when_certain(lambda: self._play(pcm, last))
 
     def _play(self, pcm: Pcm, last: bool) -> None:

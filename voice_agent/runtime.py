@@ -132,7 +132,7 @@ def _open_engine(name: str, model: KnowsTools, config: Config) -> Engine:
     load = partial(load_parts, name, settings.slots, config.qwen)
     places = usual_places(name) if settings.placement is None else settings.placement
     stages = place_stages(places, load, ahead_ms=settings.ahead_ms, threads=settings.threads)
-    return Engine(model, stages=stages)
+    return Engine(model, quiet_dbfs=settings.quiet_dbfs, stages=stages)
 
 
 def run_server(agent: Agent, *, host: str, port: int, config_path: Path | str | None = None, tls: bool = False) -> None:

@@ -33,7 +33,7 @@ class TurnConfig(BaseModel):
 
     endpoint_ms: int = Field(500, ge=100, le=5000)
     """Silence that ends a turn of which nobody says how complete it is."""
-    quick_ms: int = Field(280, ge=100, le=5000)
+    quick_ms: int = Field(256, ge=100, le=5000)
     """Silence that ends a turn that is certainly complete."""
     patience_ms: int = Field(1800, ge=100, le=10_000)
     """Silence that ends a turn that is certainly not complete, or that is still being judged."""

@@ -10,12 +10,12 @@ Some few words are all of a turn by themselves: a yes, a no, a number.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from pypinyin import lazy_pinyin
 
-__all__ = ["LIKELY", "Kind", "asks", "kind_of", "surely_whole"]
+__all__ = ["LIKELY", "Kind", "asks", "is_name", "kind_of", "surely_whole"]
 
 Kind = Literal["none", "backchannel", "stop", "words"]
 """none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
@@ -27,11 +27,11 @@ LIKELY = {
 }
 """What is likely to be said over a reply, by language: a prompt for the recogniser."""
 
-SURE, LIKELY_SO = 0.9, 0.6
-"""Probabilities of a turn that is certainly over, and of one that is more likely over than not."""
+SURE, NAMED, LIKELY_SO = 0.9, 0.75, 0.6
+"""Probabilities of a turn that is certainly over, of a name alone, and of what is more likely over than not."""
 
 # Of what stops the agent, what must be all that is said, and what it begins with.
-_ALONE = ("停 平", "")
+_ALONE = ("停 平 好了", "")
 _FIRST = ("不 无对", "no")
 _STOPS = (
     "停一 停下 等等 等一 等下 等会 慢着 打住 闭嘴 安静 够了 别说 别讲 别念 不对 不是 不要 错了 算了 "
@@ -40,7 +40,7 @@ _STOPS = (
     "just a moment|one second|just a second",
 )
 _BACKCHANNELS = (
-    "嗯 恩 呃 额 哦 噢 喔 啊 唉 哎 诶 对 对的 对啊 好 好的 好啊 好吧 好嘞 好了 很好 是 是的 是吧 是吗 是啊 行 行吧 "
+    "嗯 恩 呃 额 哦 噢 喔 啊 唉 哎 诶 对 对的 对啊 好 好的 好啊 好吧 好嘞 很好 是 是的 是吧 是吗 是啊 行 行吧 "
     "可以 不错 没错 没问题 没事 明白 明白了 知道 知道了 了解 这样 这样啊 原来如此 谢谢",
     "uh|huh|uh huh|uhuh|ha|mm|mm hm|mhm|hm|um|ah|aha|oh|ok|okay|kay|yeah|yea|yep|yup|ya|yes|right|all right|alright|"
     "sure|great|good|fine|cool|nice|perfect|exactly|indeed|i see|got it|gotcha|of course|sounds good|no problem|"
@@ -66,6 +66,8 @@ _NUMBER = re.compile(
     r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|\d+)(?: cups?| of them)?(?: please)?"
 )
 _MARKS = re.compile(r"[\s。，,.!！?？、…~—-]+")
+
+_POLITE = re.compile(r"^(?:a |an |the )|(?:please |ba |xie xie )$")
 
 # One syllable or two and a breathed one, once or more: 嗯哼, 任何, 不要喝, 越喝越喝. A last 和 is an "and".
 _BREATHED = re.compile(r"(?:(?:[a-z]+ ){1,2}(?:he|ha|heng|hen) ){1,3}")
@@ -100,20 +102,32 @@ def _is_breathed(text: str, sounds: str) -> bool:
     return chinese and not characters.endswith("和") and _BREATHED.fullmatch(sounds) is not None
 
 
-def surely_whole(text: str, *, asked: bool) -> float:
+def surely_whole(text: str, *, asked: bool, names: str = "") -> float:
     """How probable it is at least that these words are all of a turn; 0: the words alone do not tell.
 
     `asked`: they follow a question of the agent's. Then a bare yes, no or number is its answer, and 嗯 likely so;
-    without one a number and 要 may be the beginning of an order, and 嗯 that of anything.
+    without one a number and 要 may be the beginning of an order, and 嗯 that of anything. `names`: what can be ordered
+    by naming it (`is_name`).
     """
     sounds = _sounds(text)
     if not sounds:
         return 0.0
     if _made_of(_ANSWERS).fullmatch(sounds):
         return SURE
+    if is_name(text, names):
+        return SURE if asked else NAMED
     if _made_of(_HALF_ANSWERS).fullmatch(sounds) or _NUMBER.fullmatch(_MARKS.sub(" ", text.lower()).strip()):
         return SURE if asked else LIKELY_SO
     return LIKELY_SO if asked and _made_of(_HUMS).fullmatch(sounds) else 0.0
+
+
+def is_name(text: str, names: str) -> bool:
+    """Whether `text` is one of `names`, a list such as a menu's, or the end of one that it stands for: 拿铁, 绿茶, tea.
+
+    By sound, and with what goes with a name: 吧, 谢谢, a, the, please. What ends in 的 waits for its noun.
+    """
+    sounds = _POLITE.sub("", _sounds(text))
+    return bool(sounds) and sounds in _name_ends(names)
 
 
 def asks(text: str) -> bool:
@@ -132,6 +146,18 @@ def _loosened(sounds: str) -> str:
     for confused, one in _CONFUSED:
         sounds = re.sub(confused, one, sounds)
     return sounds
+
+
+@lru_cache(maxsize=16)
+def _name_ends(names: str) -> frozenset[str]:
+    """The sounds of each name, and of its ends of a word, or of two syllables, and more."""
+    found = set()
+    for name in re.split(r"[、，,]\s*", names):
+        if name and not name.endswith("的"):
+            units = _sounds(name).split()
+            least = 1 if name.isascii() else 2
+            found |= {" ".join(units[at:]) + " " for at in range(len(units) - least + 1)}
+    return frozenset(found)
 
 
 @cache

@@ -14,8 +14,8 @@ from voice_agent.engine.protocols import CodecFrame, KnowsTools, OmniModel, Thin
 from voice_agent.engine.stage import Receipt, receipts_of
 from voice_agent.engine.stages import Pcm, Stages
 
-QUIET = 10 ** (-61 / 20)
-"""A reply begins where a sample first passes this; full scale is 1."""
+QUIET_DBFS = -61.0
+"""A reply begins where a sample first passes this."""
 MOST_LEAD_MS = 80
 """Silence before a reply that is left out: nobody is kept waiting for it."""
 
@@ -168,7 +168,7 @@ class Reply:
         """The samples without the silence before the reply's first sound; `lead` counts those that were left out."""
         if self._sounds:
             return pcm
-        loud = np.flatnonzero(np.abs(pcm) > QUIET)
+        loud = np.flatnonzero(np.abs(pcm) > 10 ** (self.engine.quiet_dbfs / 20))
         most = MOST_LEAD_MS * self.engine.sample_rate // 1000 - self.lead
         silent = min(int(loud[0]) if len(loud) else len(pcm), most)
         self._sounds = bool(len(loud)) or silent == most
@@ -182,8 +182,17 @@ class Reply:
 class Engine:
     """The stages of one model, shared by all calls."""
 
-    def __init__(self, model: KnowsTools, *, ahead_ms: float = 1500.0, stages: Stages | None = None) -> None:
+    def __init__(
+        self,
+        model: KnowsTools,
+        *,
+        ahead_ms: float = 1500.0,
+        quiet_dbfs: float = QUIET_DBFS,
+        stages: Stages | None = None,
+    ) -> None:
         """`stages`: ready-made ones, wherever they run; without them, a thread here for each part of `model`.
+
+        `quiet_dbfs`: what of a reply's beginning stays below it is not played, up to `MOST_LEAD_MS`.
 
         Raises TypeError for neither stages nor a model with its parts.
         """
@@ -191,7 +200,7 @@ class Engine:
             if not isinstance(model, OmniModel):
                 raise TypeError(f"expected stages or a model with its parts, got {type(model).__name__}")
             stages = Stages.of(model, ahead_ms=ahead_ms)
-        self.model = model
+        self.model, self.quiet_dbfs = model, quiet_dbfs
         self.thinker, self.talker, self.codec = stages
         self.sample_rate = self.codec.model.sample_rate
         self.samples_per_frame = self.codec.model.samples_per_frame
