@@ -1,6 +1,6 @@
 """This server, pipecat and fastrtc by the same calls with the same Whisper weights; the peers answer with a recording.
 
-PIECE names the server (this-server, pipecat, fastrtc); one takes about seven minutes, and `--seed` gives as many
+PIECE names the server (this-server, pipecat, fastrtc); one takes six to seven minutes, and `--seed` gives as many
 rounds as are wanted. `make evidence bench-peers-merge` puts them side by side. Makes the peers' environments the
 first time.
 """
@@ -25,7 +25,7 @@ TRIALS = 1
 SCENARIOS = {
     "order-zh": 1,
     "order-en": 1,
-    "interruptions": 2,
+    "interruptions": 1,
     "distractions": 1,
     "pause-0600": 1,
     "pause-1000": 1,
