@@ -88,3 +88,8 @@ def test_results_are_the_same_after_a_file(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(ValueError, match=r"x\.json: expected results of voice-agent bench"):
         Results.load(tmp_path / "x.json")
+
+
+def test_small_errors_are_not_rounded_away() -> None:
+    told = summaries({"v2v_ms": [412.34], "cer": [0.0385], "dnsmos": [2.7142], "yielded": [1.0]})
+    assert {name: summary.p50 for name, summary in told.items()} == {"v2v_ms": 412.3, "cer": 0.038, "dnsmos": 2.714}

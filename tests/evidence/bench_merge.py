@@ -25,7 +25,8 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     every = pooled([*runs[1], *runs[2]])
     told = summaries(every)
     figures: dict[str, Any] = {}
-    apart, few = [], []
+    few = [name for name in KINDS if name not in PER_CALL and len(every.get(name, ())) < trials]
+    apart = []
     for name, of in every.items():
         if KINDS[name].share:
             figures[name] = f"{sum(of):.0f} of {len(of)}"
@@ -35,8 +36,6 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
             figures[name] = {**vars(told[name]), "medians": [round(m, 2) for m in medians], "same": same}
             if name.endswith("_ms") and not same:
                 apart.append(name)
-        if len(of) < trials and name not in PER_CALL:
-            few.append(name)
     rows = [[KINDS[name].title, *_cells(figure)] for name, figure in figures.items()]
     return {
         "name": "bench-standard",

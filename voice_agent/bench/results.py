@@ -131,7 +131,12 @@ class Results:
 
 
 def summaries(values: dict[str, list[float]]) -> dict[str, Summary]:
-    return {name: summarise(trials) for name, trials in values.items() if not KINDS[name].share}
+    """Of every figure that is no share; an error or a score of a few units keeps three decimals."""
+    return {
+        name: summarise(trials, digits=1 if name.endswith(("_ms", "_ppm", "_pct")) else 3)
+        for name, trials in values.items()
+        if not KINDS[name].share
+    }
 
 
 def values_of(calls: Iterable[CallResult]) -> dict[str, list[float]]:

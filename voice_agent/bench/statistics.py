@@ -28,8 +28,11 @@ class Summary:
     p95_high: float
 
 
-def summarise(values: Sequence[float], seed: int = 1) -> Summary:
-    """Percentiles of at least one trial; the interval by resampling the trials (Efron's percentile bootstrap)."""
+def summarise(values: Sequence[float], seed: int = 1, digits: int = 1) -> Summary:
+    """Percentiles of at least one trial; the interval by resampling the trials (Efron's percentile bootstrap).
+
+    `digits`: of the decimals that are kept.
+    """
     data = np.asarray(values, np.float64)
     if not len(data):
         raise ValueError("expected at least one trial, got none")
@@ -38,7 +41,7 @@ def summarise(values: Sequence[float], seed: int = 1) -> Summary:
     low, high = 50 * (1 - CONFIDENCE), 100 - 50 * (1 - CONFIDENCE)
     intervals = [np.percentile(np.percentile(sets, q, axis=1), [low, high]) for q in (50, 95)]
     figures = [p50, p95, p99, data.max(), *intervals[0], *intervals[1]]
-    return Summary(len(data), *(round(float(figure), 1) for figure in figures))
+    return Summary(len(data), *(round(float(figure), digits) for figure in figures))
 
 
 def difference(
