@@ -36,7 +36,7 @@ class VadConfig(BaseModel):
     """Speech goes on while Silero is at least this sure."""
     min_speech_ms: int = Field(default=32, ge=32)
     """Shorter runs above `onset_threshold` are clicks. One window is enough to pause a reply; a turn needs more."""
-    decay_db: float = Field(default=40.0, ge=10)
+    decay_db: float = Field(default=32.0, ge=10)
     """In speech, a window so far below the loudest one is silent: Silero is sure of a voice beyond its end."""
     hangover_ms: int = Field(default=96, ge=32)
     """Speech has ended when it was below `release_threshold` for this long."""
