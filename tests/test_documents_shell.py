@@ -356,13 +356,15 @@ def the_server_shows_its_page(terminal: Terminal, serve: list[str]) -> None:
         page = terminal.get("http://127.0.0.1:8080").text
         for file in re.findall(r'(?:src|href)="([\w/.]+)"', page):
             terminal.get(f"http://127.0.0.1:8080/{file}")
-        assert typed(terminal)["lines"][0].items() >= ORDERED.items()
 
 
 @story("docs/deploy.md", "make serve TLS=1")
 def a_phone_is_told_where_to_go(terminal: Terminal, serve: list[str]) -> None:
+    if terminal.machine.name:
+        terminal.machine.ip("addr", "add", "10.214.0.7/24", "dev", "lo")
     with terminal.serving(serve, "SHA-256 .*\n") as told:
         address = re.findall(r"answers calls at (https://[\d.]+:8080) ", told)[0]
+        assert "127.0.0.1" not in address, "others reach it by its address in the network"
         assert told.count("█") > 100, "a QR code"
         host = address.removeprefix("https://").removesuffix(":8080")
 
@@ -395,7 +397,9 @@ def tickets_are_sold_by_another_model(terminal: Terminal, pip: list[str], serve:
 def the_sdk_is_installed(terminal: Terminal, install: list[str]) -> None:
     """What the guide goes on with is run in `test_sdk`."""
     terminal.run(install)
-    assert (terminal.folder / "node_modules/voice-agent-sdk/src/index.js").is_file()
+    modules = terminal.folder / "node_modules"
+    assert [path.name for path in modules.iterdir() if path.is_dir()] == ["voice-agent-sdk"], "it needs no other"
+    assert (modules / "voice-agent-sdk/src/index.js").is_file()
 
 
 @story("README.md")

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.media_fakes import Running, eventually, offer, running_server
+from voice_agent import wire
 from voice_agent.client import CallClient, CallRefused
 from voice_agent.media.aiortc_patches import lan_addresses
 from voice_agent.server import ServerConfig
@@ -214,6 +215,13 @@ async def test_the_page_the_agent_and_the_figures_are_served(tmp_path: Path) -> 
 
 
 RELAY = {"urls": "turn:turn.test:3478?transport=tcp", "username": "u", "credential": "c"}
+
+
+async def test_the_schemas_of_all_events_are_published() -> None:
+    async with running_server() as server, http(server) as client:
+        response = await client.get("/v1/realtime/schema")
+        assert response.status_code == 200
+        assert response.json() == wire.schemas()
 
 
 async def test_the_page_is_told_of_the_ice_servers() -> None:
