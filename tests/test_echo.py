@@ -197,6 +197,17 @@ def test_it_is_passed_on_again_after_the_echo_has_died_away() -> None:
     assert level_db(out[2 * RATE : 3 * RATE]) < level_db(mic[2 * RATE : 3 * RATE]) - 20
 
 
+def test_a_click_that_follows_one_of_the_agents_is_no_echo_of_it() -> None:
+    for seed in range(6):
+        noise = np.random.default_rng(seed)
+        far, mic = np.zeros((2, 5 * RATE), np.int16)
+        click, later = 30 * RATE // 1000, RATE + int(noise.integers(200, 1450)) * RATE // 1000
+        far[RATE : RATE + click], mic[later : later + click] = noise.normal(0, 6000, (2, click))
+        canceller, out = cancelled(far, mic)
+        assert canceller.delay_ms is None
+        assert np.array_equal(out, mic)
+
+
 @pytest.mark.parametrize("chunk", [7, 160, 1000])
 def test_any_chunking_gives_the_same_samples(chunk: int) -> None:
     far = agent_voice(4)

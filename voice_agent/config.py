@@ -45,14 +45,14 @@ class Config(BaseModel):
     """language: of all calls; null: each utterance's own is recognised. stall_ms: silence of a stage that fails it.
 
     echo_cancellation: take the agent's own voice out of what the caller's microphone hears, for clients that do not do
-    that themselves, as browsers do. It costs the first syllable of some turns where several calls share two cores.
+    that themselves, as browsers do. Where no echo is found the microphone is passed on as it is.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     language: Language | None = None
     stall_ms: int = Field(4000, ge=500, le=60_000)
-    echo_cancellation: bool = False
+    echo_cancellation: bool = True
     server: ServerConfig = ServerConfig()
     turn: TurnConfig = TurnConfig()
     vad: VadConfig = VadConfig()

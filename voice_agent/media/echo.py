@@ -63,7 +63,8 @@ class DelayEstimator:
     _LOWEST = 200 * _SIZE // RATE  # the bin of 200 Hz: below it there is hum
     _BINS = _SIZE // 8  # up to 2 kHz
     _FORGETTING = 0.94
-    _STANDS_OUT = 14.0  # times the root mean square of all lags; unrelated speech stays below 12.5
+    _STANDS_OUT = 14.0  # times the root mean square of the lags around it; unrelated speech stays below 12.5
+    _AROUND = 750 * 4
     _AGREE_MS = 2.0
 
     def __init__(self) -> None:
@@ -96,7 +97,10 @@ class DelayEstimator:
         weighted = self._cross / np.maximum(self._power, 1e-9)
         lags = np.fft.irfft(weighted, 2 * self._BINS)[: MAX_DELAY_MS * 4]
         peak = int(np.argmax(lags))
-        if lags[peak] < self._STANDS_OUT * np.sqrt(np.mean(np.square(lags))):
+        # Where no voice meets another there is nothing to stand out from: only lags near this one are compared with it.
+        first = min(max(0, peak - self._AROUND // 2), len(lags) - self._AROUND)
+        around = lags[first : first + self._AROUND]
+        if lags[peak] < self._STANDS_OUT * np.sqrt(np.mean(np.square(around))):
             self._candidate = None
             return
         found = peak / 4
