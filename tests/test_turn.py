@@ -295,8 +295,8 @@ def test_before_a_reply_is_heard_a_short_word_goes_on_with_what_was_said(caller:
 
 def test_a_short_sound_is_waited_for_no_longer_than_a_backchannel_may_be(caller: Caller) -> None:
     caller.reply()
-    caller.speak(224)
-    caller.hush(288)
+    caller.speak(192)
+    caller.hush(224)
     assert caller.new() == ["speech_started", "pause", "speculate"]
     caller.hush(32)
     assert caller.new() == ["resume"]
@@ -315,7 +315,7 @@ def test_a_sound_of_which_a_part_is_known_is_not_waited_for(caller: Caller) -> N
     caller.reply()
     caller.speak(352)
     caller.hear("本", late_ms=96)
-    caller.hush(288)
+    caller.hush(224)
     assert "resume" not in caller.new()
     caller.hush(32)
     assert caller.new() == ["resume"]

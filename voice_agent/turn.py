@@ -48,11 +48,11 @@ class TurnConfig(BaseModel):
     word_ms: int = Field(500, ge=0, le=2000)
     """Over a reply that is heard, other words than those to stop count only in so much voice: a shorter one is more
     likely a backchannel that was not understood, or the beginning of one."""
-    resume_ms: int = Field(320, ge=100, le=2000)
+    resume_ms: int = Field(256, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
     late_ms: int = Field(500, ge=100, le=2000)
     """The same after `word_voice_ms` of voice of which nothing at all is known, while its words are recognised."""
-    word_voice_ms: int = Field(300, ge=0, le=2000)
+    word_voice_ms: int = Field(224, ge=0, le=2000)
     """Voice that is long enough for a word to stop."""
     noise_ms: int = Field(1000, ge=100, le=5000)
     """A sound of this length without words is a noise."""
