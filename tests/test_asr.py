@@ -31,14 +31,16 @@ class Stub:
     def __init__(self) -> None:
         self.jobs: list[int] = []
         self.prompts: list[Any] = []
+        self.before: list[str | None] = []
         self.silent = False
         self.held = False
         self.fails = False
         self._gate = threading.Semaphore(0)
         self._entered = threading.Semaphore(0)
 
-    def transcribe(self, pcm: Any, language: Any, prompt: Any, likely: Any) -> Transcript:
+    def transcribe(self, pcm: Any, language: Any, prompt: Any, likely: Any, before: Transcript | None) -> Transcript:
         ms = len(pcm) // 16
+        self.before.append(before and before.text)
         self.jobs.append(ms)
         self.prompts.append(prompt)
         self._entered.release()
@@ -483,6 +485,7 @@ def test_a_long_utterance_is_cut_in_its_pause_and_lets_go_of_its_audio() -> None
     assert utterance.kept <= rest * 16 + 320
     utterance.transcribe(stub, utterance.samples)  # type: ignore[arg-type]
     assert stub.jobs[2:] == [rest]
+    assert stub.before == [None, None, f"{rest}"]
 
 
 def test_no_transcription_is_longer_than_a_segment() -> None:

@@ -33,6 +33,7 @@ LAYERS = (
         "ears",
         "vad",
         "whisper",
+        "whisper_decoder",
     ),
     ("models",),
     ("tea", "qwen", "weights"),

@@ -127,14 +127,20 @@ def test_a_doubtful_language_is_that_of_the_likelier_text(
 ) -> None:
     decoded: list[str] = []
 
-    def decode(encoded: object, language: str, prompt: str, seconds: float, voiced: float) -> _Draft:
+    before = Transcript("one", "en", 1.0, tokens=(1, 2))
+
+    def decode(
+        encoded: object, language: str, prompt: str, seconds: float, voiced: float, tokens: tuple[int, ...]
+    ) -> _Draft:
+        assert tokens == ((1, 2) if language == "en" else ())
         assert prompt == {"zh": "奶茶", "en": "tea"}[language]
         decoded.append(language)
         return {"zh": zh, "en": en}[language]
 
     monkeypatch.setattr(recognizer, "_decode", decode)
     languages = dict(sorted(zip(("zh", "en"), weights, strict=True), key=lambda entry: -entry[1]))
-    got, chosen = recognizer._first_look(None, languages, {"zh": "奶茶", "en": "tea"}, 2.0, 1.5)  # type: ignore[arg-type]
+    words = {"zh": "奶茶", "en": "tea"}
+    got, chosen = recognizer._first_look(None, languages, words, 2.0, 1.5, before)  # type: ignore[arg-type]
     assert (got, chosen) == (language, {"zh": zh, "en": en}[language])
     assert decoded == tried
 
@@ -232,6 +238,23 @@ def test_words_that_only_the_prompt_explains_are_not_believed(
 ) -> None:
     got, why = recognizer._compare(prompted, plain, voiced=2.0)
     assert (got.text, why) == (text, verdict)
+
+
+@pytest.mark.parametrize(
+    ("prompted", "plain", "voiced", "believed"),
+    [
+        (draft("不对", -0.7), draft("无电", -2.9), 0.4, True),
+        (draft("不对", -0.7), draft("无电", -2.9), 0.8, False),
+        (draft("不对", -1.2), draft("无电", -2.9), 0.4, False),
+        (draft("不对", -0.7, no_speech=0.4), draft("无电", -2.9), 0.4, False),
+        (draft("不对", -0.7, looped=True), draft("无电", -2.9), 0.4, False),
+        (draft("三分糖", -0.9), draft("第一名", -2.4), 0.4, False),
+    ],
+)
+def test_one_word_of_the_prompt_is_believed_where_nothing_else_is_heard(
+    recognizer: Recognizer, prompted: _Draft, plain: _Draft, voiced: float, believed: bool
+) -> None:
+    assert recognizer._is_one_word(prompted, plain, voiced) == believed
 
 
 def test_more_words_than_anybody_can_say_are_not_believed(recognizer: Recognizer) -> None:

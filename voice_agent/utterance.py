@@ -56,6 +56,7 @@ class Utterance:
         self._chunks: deque[npt.NDArray[np.int16]] = deque()
         self._chunks_start = 0
         self._segments: list[_Segment] = []
+        self._latest: tuple[int, Transcript] | None = None
         self.samples = 0
         """Samples pushed so far."""
 
@@ -100,10 +101,15 @@ class Utterance:
         return _joined(parts)
 
     def _recognize(self, recognizer: Recognizer, start: int, end: int, prompt: Prompt) -> Transcript:
+        """Transcript of these samples; the latest one of those that begin there too goes before it."""
         with self._lock:
             audio = self._audio(start, end)
+            before = self._latest[1] if self._latest is not None and self._latest[0] == start else None
         pcm = audio.astype(np.float32) / 32768.0
-        return recognizer.transcribe(pcm, self._language, prompt, self._likely)
+        transcript = recognizer.transcribe(pcm, self._language, prompt, self._likely, before)
+        with self._lock:
+            self._latest = start, transcript
+        return transcript
 
     def _audio(self, start: int, end: int) -> npt.NDArray[np.int16]:
         """Samples of the utterance that are still kept; holds the lock."""

@@ -6,12 +6,16 @@ silence, which is several times faster. Much less silence makes it repeat itself
 Whisper also writes sentences for sounds that are no speech, and with a prompt it writes the prompt's words. What
 it wrote is believed as it stands only while its own likelihood is high. Otherwise the same audio is decoded a
 second time without the prompt: words that only the prompt can explain are not believed. Short words are unlikely by
-nature, and Whisper repeats them; they are believed where Silero VAD is certain of a voice.
+nature, and Whisper repeats them; they are believed where Silero VAD is certain of a voice, and there a word of the
+prompt too, if nothing at all is heard without it.
 
 The first token that Whisper writes is the language, of a hundred. An accent moves it to a third one: a Japanese
 speaker's English is Japanese or Latin to it. Only a language that has most of the probability is therefore taken at
 once. Otherwise the likelier of Chinese and English is decoded first, and the other one too unless the first text is
 likely; the likelier text decides.
+
+On x86 the text is decoded by `whisper_decoder`, which gains from a transcript of the same utterance when it was
+shorter, and the second look from the first; on other processors and cards by CTranslate2.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from voice_agent.vad import WINDOW, SileroModel, SileroState
+from voice_agent.whisper_decoder import Decoder, can_decode
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -104,6 +109,10 @@ class Transcript:
     no_speech_prob: float = 0.0
     compute_ms: float = 0.0
     raw: str = ""
+    tokens: tuple[int, ...] = ()
+    """Whisper's, of `raw`."""
+    language_heard: bool = False
+    """Whether the language was detected in this audio, without a doubt."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +122,7 @@ class _Draft:
     no_speech_prob: float
     looped: bool
     """The text was written over and over, and is given here once."""
+    tokens: tuple[int, ...] = ()
 
 
 def check_language(language: str | None) -> None:
@@ -149,14 +159,28 @@ class Recognizer:
         self._prompts: dict[str, list[int]] = {}
         self._simplify: Any = opencc.OpenCC("t2s")
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
+        drafts = config.device == "cpu" and config.compute_type == "int8" and can_decode()
+        self._decoder = self._own_decoder(folder / "model.bin") if drafts else None
+
+    def _own_decoder(self, path: Path) -> Decoder:
+        end: int = self._tokenizer.token_to_id("<|endoftext|>")
+        allowed = set(range(end)).difference(self._suppress)
+        blank = self._tokenizer.encode(" ", add_special_tokens=False).ids
+        return Decoder(path, allowed, end, self._tokenizer.token_to_id("<|nocaptions|>"), blank)
 
     def transcribe(
-        self, pcm: npt.NDArray[np.float32], language: Language | None, prompt: Prompt, likely: Language = "zh"
+        self,
+        pcm: npt.NDArray[np.float32],
+        language: Language | None,
+        prompt: Prompt,
+        likely: Language = "zh",
+        before: Transcript | None = None,
     ) -> Transcript:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
         `prompt`: words that are likely, in the script and style that the text should have, or such words by
         language. `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
+        `before`: the transcript of the beginning of `pcm`, which makes this one cheaper.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -168,17 +192,22 @@ class Recognizer:
         if voiced == 0.0:
             return Transcript("", language or likely, seconds, "quiet")
         encoded = self._encode(pcm)
-        languages = {language: 0.0} if language else self._detect(encoded, likely)
-        spoken, draft = self._first_look(encoded, languages, prompt, seconds, voiced)
+        detected = language is None and not _still_clear(before, seconds)
+        if detected:
+            languages = self._detect(encoded, likely)
+        else:
+            languages = {language or (before.language if before else likely): 0.0}
+        spoken, draft = self._first_look(encoded, languages, prompt, seconds, voiced, before)
         prompted = plain = draft
         words = _words(prompt, spoken)
         verdict = first = self._judge(draft, voiced, prompted=bool(words))
         if words and (verdict != "accepted" or voiced * 1000 < self.config.short_ms):
-            plain = self._decode(encoded, spoken, "", seconds, voiced)
+            plain = self._decode(encoded, spoken, "", seconds, voiced, prompted.tokens)
             draft, verdict = self._compare(prompted, plain, voiced)
         if verdict != "accepted" and self._is_voice(pcm):
             sane = not self._babble(prompted, plain, voiced)
-            if first == "accepted" or (sane and _sounds_like(prompted.text, plain.text)):
+            alike = sane and _sounds_like(prompted.text, plain.text)
+            if first == "accepted" or alike or (sane and self._is_one_word(prompted, plain, voiced)):
                 draft, verdict = prompted, "accepted"
             elif not self._dense(plain.text, voiced) and plain.avg_logprob >= self.config.voice_logprob:
                 draft, verdict = plain, "accepted" if _units(plain.text) else "no_speech"
@@ -191,6 +220,8 @@ class Recognizer:
             no_speech_prob=draft.no_speech_prob,
             compute_ms=(time.perf_counter() - began) * 1000,
             raw=draft.text,
+            tokens=draft.tokens,
+            language_heard=detected and len(languages) == 1,
         )
 
     def _is_voice(self, pcm: npt.NDArray[np.float32]) -> bool:
@@ -225,13 +256,20 @@ class Recognizer:
         return dict(sorted(weights.items(), key=lambda item: -item[1]))
 
     def _first_look(
-        self, encoded: Any, languages: Mapping[Language, float], prompt: Prompt, seconds: float, voiced: float
+        self,
+        encoded: Any,
+        languages: Mapping[Language, float],
+        prompt: Prompt,
+        seconds: float,
+        voiced: float,
+        before: Transcript | None,
     ) -> tuple[Language, _Draft]:
         """The language and the draft under its prompt: the likelier one, or the first that is likely enough alone."""
         config, least = self.config, min(languages.values())
         best: tuple[float, Language, _Draft] | None = None
         for language, weight in languages.items():
-            draft = self._decode(encoded, language, _words(prompt, language), seconds, voiced)
+            tokens = before.tokens if before is not None and before.language == language else ()
+            draft = self._decode(encoded, language, _words(prompt, language), seconds, voiced, tokens)
             score = draft.avg_logprob + config.language_weight * (weight - least)
             broken = draft.looped or self._dense(draft.text, voiced)
             if score >= config.sure_logprob and not broken:
@@ -242,25 +280,41 @@ class Recognizer:
         assert best is not None
         return best[1:]
 
-    def _decode(self, encoded: Any, language: Language, prompt: str, seconds: float, voiced: float) -> _Draft:
+    def _decode(
+        self,
+        encoded: Any,
+        language: Language,
+        prompt: str,
+        seconds: float,
+        voiced: float,
+        tokens: tuple[int, ...] = (),
+    ) -> _Draft:
         start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
-        ids = [self._tokenizer.token_to_id(token) for token in start]
-        if prompt:
-            ids = [self._tokenizer.token_to_id("<|startofprev|>"), *self._prompt_ids(prompt), *ids]
+        task = [self._tokenizer.token_to_id(token) for token in start]
+        words = [self._tokenizer.token_to_id("<|startofprev|>"), *self._prompt_ids(prompt)] if prompt else []
         longest = 12 + int(seconds * 10)
+        if self._decoder is not None:
+            done = self._decoder.decode(np.asarray(encoded), words, task, tokens, longest)
+            ids, logprob, no_speech = done.ids, done.avg_logprob, done.no_speech_prob
+        else:
+            ids, logprob, no_speech = self._generate(encoded, [*words, *task], longest)
+        text = _tidy(self._simplify.convert(self._tokenizer.decode(ids, skip_special_tokens=True)))
+        once = _unrolled(text, self.config.fluent_units_per_second * voiced)
+        return _Draft(once, logprob, no_speech, looped=once != text, tokens=tuple(ids))
+
+    def _generate(self, encoded: Any, start: list[int], longest: int) -> tuple[list[int], float, float]:
+        """Tokens, their mean log probability and the probability of no speech, by CTranslate2."""
         result = self._model.generate(
             encoded,
-            [ids],
+            [start],
             beam_size=1,
             # CTranslate2 allows half of max_length, or max_length without the prompt, whichever is less.
-            max_length=min(448, max(2 * longest, len(ids) + longest)),
+            max_length=min(448, max(2 * longest, len(start) + longest)),
             return_scores=True,
             return_no_speech_prob=True,
             suppress_tokens=self._suppress,
         )[0]
-        text = _tidy(self._simplify.convert(self._tokenizer.decode(result.sequences_ids[0], skip_special_tokens=True)))
-        once = _unrolled(text, self.config.fluent_units_per_second * voiced)
-        return _Draft(once, float(result.scores[0]), float(result.no_speech_prob), looped=once != text)
+        return result.sequences_ids[0], float(result.scores[0]), float(result.no_speech_prob)
 
     def _prompt_ids(self, prompt: str) -> list[int]:
         """Tokens of a prompt. One that is too long loses the entries that others contain, and then its beginning."""
@@ -296,6 +350,13 @@ class Recognizer:
         length = _units(prompted.text)
         return self._dense(prompted.text, voiced) or (prompted.looped and length < 3) or length > _units(plain.text) + 2
 
+    def _is_one_word(self, prompted: _Draft, plain: _Draft, voiced: float) -> bool:
+        """Whether a voice this short is likely one of the prompt's words, and without the prompt nothing at all."""
+        config = self.config
+        clear = prompted.no_speech_prob < config.no_speech / 2 and prompted.avg_logprob >= config.doubtful_logprob
+        unheard = plain.avg_logprob < config.voice_logprob
+        return voiced * 1000 < config.short_ms and unheard and clear and not prompted.looped
+
     def _compare(self, prompted: _Draft, plain: _Draft, voiced: float) -> tuple[_Draft, Verdict]:
         """Which of two drafts of the same audio to believe, the first of them written under a prompt."""
         config = self.config
@@ -306,6 +367,11 @@ class Recognizer:
             return (prompted, "accepted") if clear else (plain, verdict)
         alike = not self._babble(prompted, plain, voiced) and _sounds_like(prompted.text, plain.text)
         return (prompted if verdict == "accepted" and alike else plain), verdict
+
+
+def _still_clear(before: Transcript | None, seconds: float) -> bool:
+    """Whether the language needs no second look: it was clear a second ago."""
+    return before is not None and before.language_heard and seconds - before.seconds <= 1.0
 
 
 def _words(prompt: Prompt, language: Language) -> str:
