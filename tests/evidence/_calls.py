@@ -50,9 +50,14 @@ class Placed:
 
 
 async def placed(
-    name: str, scenarios: Iterable[tuple[Scenario, int]], seed: int, uncut: str | None = None, judged: bool = False
+    name: str,
+    scenarios: Iterable[tuple[Scenario, int]],
+    seed: int,
+    uncut: str | None = None,
+    judged: bool = False,
+    parallel: int = 1,
 ) -> Placed:
-    """Place each scenario so many times. Their recordings are kept in `bench-out`.
+    """Place each scenario so many times, `parallel` calls at once. Their recordings are kept in `bench-out`.
 
     `uncut`: the scenarios differ in what is said over the agent alone, so that one call without that, of this name,
     stands beside all of them. `judged`: the sound of each reply is judged too, after the calls.
@@ -65,7 +70,7 @@ async def placed(
         work = [job for scenario, n in scenarios for job in jobs(target, [(scenario, LIBRARY)], out, n, seed)]
         if uncut is not None:
             work = [job.model_copy(update={"uncut": out / "calls" / f"{uncut}-uncut"}) for job in work]
-        calls = await run_calls(work)
+        calls = await run_calls(work, parallel=parallel)
         lag = await loop_lag(url)
     if judged:
         judges = Judges()

@@ -1,7 +1,7 @@
 """The agent hears itself: its voice comes back at -10, -20 and -30 dB after 60, 120 and 250 ms, and nobody else speaks.
 
-Pieces 1 to 18 are five minutes of agent speech each, two of each setting; 19 and 20 are 20 interruptions each by a real
-voice over an echo of -20 dB.
+Pieces 1 to 6 are three calls at once, one for each delay, with five minutes of agent speech each: two pieces for each
+level. 7 and 8 are 20 interruptions each by a real voice over an echo of -20 dB.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from voice_agent.bench.scenario import Scenario
 TRIALS = 30
 """Replies of ten seconds."""
 
-SETTINGS = tuple((gain, delay) for gain in (-10, -20, -30) for delay in (60, 120, 250))
-PIECES = 2 * len(SETTINGS)
+GAINS_DB, DELAYS_MS = (-10, -20, -30), (60, 120, 250)
+PIECES = 2 * len(GAINS_DB)
 CUTS = ("stop-zh", "wait-en", "not-right-zh", "latte-instead-en", "no-more-zh", "make-it-large-en", "wait-please-zh")
 PAUSE_S = 1.5
 
@@ -24,13 +24,17 @@ PAUSE_S = 1.5
 async def run(seed: int, trials: int) -> dict[str, Any]:
     if not 1 <= seed <= PIECES + 2:
         raise ValueError(f"expected the piece as a seed from 1 to {PIECES + 2}, got {seed}")
-    alone = seed <= PIECES
-    gain, delay = SETTINGS[(seed - 1) // 2] if alone else (-20, 120)
-    echo = {"gain_db": gain, "delay_ms": delay}
-    scenario = _listening(trials, echo) if alone else _interrupting(max(1, trials * 2 // 3), echo)
-    told = await placed(f"turns-echo-{seed:02d}", [(scenario, 1)], seed)
-    each = [_own_voice(told, number, gain, delay) for number in range(len(told.calls))] if alone else _cuts(told)
-    return {"name": f"turns-echo-{seed:02d}", **told.facts(), **judge(each), "each": each}
+    name = f"turns-echo-{seed}"
+    if seed > PIECES:
+        scenario = _interrupting(max(1, trials * 2 // 3), {"gain_db": -20, "delay_ms": 120})
+        told = await placed(name, [(scenario, 1)], seed)
+        each = _cuts(told)
+    else:
+        gain = GAINS_DB[(seed - 1) // 2]
+        scenarios = [(_listening(trials, {"gain_db": gain, "delay_ms": delay}), 1) for delay in DELAYS_MS]
+        told = await placed(name, scenarios, seed, parallel=len(DELAYS_MS))
+        each = [_own_voice(told, number, gain, delay) for number, delay in enumerate(DELAYS_MS)]
+    return {"name": name, **told.facts(), **judge(each), "each": each}
 
 
 def _file(name: str) -> dict[str, Any]:
@@ -43,7 +47,7 @@ def _listening(replies: int, echo: dict[str, int]) -> Scenario:
     turns += [{"say": _file("read-back-zh")} for _ in range(replies)]
     for turn in turns[1:]:
         turn["start"] = {"after": "agent_speech_end", "delay_ms": 1500, "timeout_ms": 20_000}
-    return Scenario.model_validate({"name": "own-voice", "turns": turns, "echo": echo})
+    return Scenario.model_validate({"name": f"own-voice-{echo['delay_ms']}", "turns": turns, "echo": echo})
 
 
 def _interrupting(cuts: int, echo: dict[str, int]) -> Scenario:
