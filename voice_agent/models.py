@@ -76,7 +76,7 @@ def _qwen(name: str) -> ModuleType:
     try:
         from voice_agent.qwen import checkpoint
     except ModuleNotFoundError as error:
-        raise ValueError(f"model {name}: it needs {error.name}; pip install 'voice-agent[qwen]'") from None
+        raise ValueError(f"model {name}: it needs {error.name}; in the checkout: pip install -e '.[qwen]'") from None
     return checkpoint
 
 

@@ -24,7 +24,9 @@ def make_plan(model: str, device: str, config: Config) -> Plan:
         try:
             from voice_agent.qwen import plan
         except ModuleNotFoundError as error:
-            raise ValueError(f"model {model}: it needs {error.name}; pip install 'voice-agent[qwen]'") from None
+            raise ValueError(
+                f"model {model}: it needs {error.name}; in the checkout: pip install -e '.[qwen]'"
+            ) from None
         folder = None if model == QWEN else Path(model)
         return Plan(model, find_device(device), plan.parts(folder, config.qwen))
     raise ValueError(f"model: expected 'tea-omni', {QWEN!r} or a folder that holds it, got {model!r}")

@@ -18,7 +18,7 @@ from voice_agent.server import Server, ServerConfig, create_app
 
 
 class ScriptedSession:
-    """Tells the page that the call began; answers a `response.create` with a cart, a sentence and a second of tone.
+    """Tells the page that the call began; answers a `response.create` with one tea more, a sentence, a tone.
 
     It has no greeting: the page's wish for one, which bears an id, is refused.
     """
@@ -60,9 +60,10 @@ class ScriptedSession:
 
     def _answer(self) -> None:
         chosen = {"size": "medium", "ice": "regular_ice", "sugar": "full_sugar", "toppings": []}
-        line = {"line": 1, "drink": "oolong_tea", "quantity": 1, **chosen, "unit_price": 12, "price": 12}
+        lines = self.cart["lines"]
+        line = {"line": len(lines) + 1, "drink": "oolong_tea", "quantity": 1, **chosen, "unit_price": 12, "price": 12}
         where = {"response_id": "r1", "item_id": "a1"}
-        self.cart = {"lines": [line], "total": 12, "currency": "CNY"}
+        self.cart = {"lines": [*lines, line], "total": 12 * (len(lines) + 1), "currency": "CNY"}
         self.send({"type": "agent.cart.updated", "cart": self.cart})
         item = {"type": "message", "id": "a1"}
         self.send({"type": "response.output_item.added", "response_id": "r1", "item": item})

@@ -140,7 +140,9 @@ def _judged(results: Results, folder: Path) -> Results:
     try:
         judges = Judges()
     except ModuleNotFoundError as error:
-        raise ValueError(f"--quality: expected the module {error.name}; pip install 'voice-agent[bench]'") from None
+        raise ValueError(
+            f"--quality: expected the module {error.name}; in the checkout: pip install -e '.[bench]'"
+        ) from None
     return replace(results, calls=tuple(judge(call, folder, judges) for call in results.calls))
 
 
