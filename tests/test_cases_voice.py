@@ -65,7 +65,7 @@ def heard(recognizer: Recognizer, *parts: Samples, likely: Language = "zh") -> T
 
 def sound(name: str) -> Samples:
     """A sound of the library without the silence around it, float32[T] @ 16 kHz."""
-    pcm = library(name).astype(np.float32) / 32768
+    pcm = library(name).astype(np.float32) / np.float32(32768)
     loud = np.flatnonzero(np.abs(pcm) > 0.01)
     return np.asarray(pcm[loud[0] : loud[-1]], np.float32)
 
@@ -109,7 +109,7 @@ def test_b15_short_words_stay_in_their_language(recognizer: Recognizer, likely: 
         found = heard(recognizer, sound(name), likely=likely)
         assert found.language == language, (name, found.text)
         assert not FOREIGN.search(found.text + found.raw)
-    long = recording("order_zh.flac").astype(np.float32) / 32768
+    long = recording("order_zh.flac").astype(np.float32) / np.float32(32768)
     assert heard(recognizer, long, likely=likely).language == "zh"
 
 
