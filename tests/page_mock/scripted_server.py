@@ -69,7 +69,8 @@ class ScriptedSession:
         self.send({"type": "response.output_item.added", "response_id": "r1", "item": item})
         self.send({"type": "response.output_audio_transcript.delta", **where, "delta": "One oolong tea."})
         self.send({"type": "output_audio_buffer.started", "response_id": "r1"})
-        epoch = self.speaker.epoch
+        epoch = self.speaker.epoch + 1
+        self.speaker.flush(epoch)
         tone = 0.3 * np.sin(2 * np.pi * 440 * np.arange(3 * 24_000) / 24_000)
         self.speaker.on_drained = lambda *_: self.send({"type": "output_audio_buffer.stopped", "response_id": "r1"})
         assert self.speaker.write(epoch, tone.astype(np.float32))
