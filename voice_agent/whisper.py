@@ -192,11 +192,8 @@ class Recognizer:
         if voiced == 0.0:
             return Transcript("", language or likely, seconds, "quiet")
         encoded = self._encode(pcm)
-        detected = language is None and not _still_clear(before, seconds)
-        if detected:
-            languages = self._detect(encoded, likely)
-        else:
-            languages = {language or (before.language if before else likely): 0.0}
+        known = language or _still_clear(before, seconds)
+        languages = self._detect(encoded, likely) if known is None else {known: 0.0}
         spoken, draft = self._first_look(encoded, languages, prompt, seconds, voiced, before)
         prompted = plain = draft
         words = _words(prompt, spoken)
@@ -221,7 +218,7 @@ class Recognizer:
             compute_ms=(time.perf_counter() - began) * 1000,
             raw=draft.text,
             tokens=draft.tokens,
-            language_heard=detected and len(languages) == 1,
+            language_heard=known is None and len(languages) == 1,
         )
 
     def _is_voice(self, pcm: npt.NDArray[np.float32]) -> bool:
@@ -369,9 +366,11 @@ class Recognizer:
         return (prompted if verdict == "accepted" and alike else plain), verdict
 
 
-def _still_clear(before: Transcript | None, seconds: float) -> bool:
-    """Whether the language needs no second look: it was clear a second ago."""
-    return before is not None and before.language_heard and seconds - before.seconds <= 1.0
+def _still_clear(before: Transcript | None, seconds: float) -> Language | None:
+    """The language that needs no second look, as it was clear a second ago."""
+    if before is None or not before.language_heard or seconds - before.seconds > 1.0:
+        return None
+    return before.language
 
 
 def _words(prompt: Prompt, language: Language) -> str:
