@@ -13,7 +13,7 @@ from demos.ordering import tools
 from demos.ordering.agent import agent
 from demos.ordering.cart import Cart
 from demos.ordering.menu import default_menu
-from tests.test_turn import Caller
+from tests.turn_caller import Caller
 from voice_agent import Agent, Call
 from voice_agent.chat import Chat
 from voice_agent.engine.protocols import Language, Message, ThinkRequest
