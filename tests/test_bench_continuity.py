@@ -161,6 +161,17 @@ def test_a_new_reply_that_opens_with_the_same_words_is_not_the_old_one() -> None
     assert turn.yield_ms == pytest.approx(200, abs=6)
 
 
+def test_the_reply_after_a_cancelled_one_may_say_the_same() -> None:
+    """It goes on from where the old one was; only the server can tell whose words they are."""
+    pieces = (REPLY_AT, REPLY[: cut(3.2)]), (3.9, REPLY[cut(3.2) :])
+    told = [(3.3, {"type": "output_audio_buffer.cleared"}), (3.92, {"type": "output_audio_buffer.started"})]
+    for events, came_back, yield_ms in ((told, False, 200), (told[:1], True, 4200), ([], True, 4200)):
+        recording: Recording = call(12, [ASKED, ("stop", [(3.0, 3.5)])], [], events, received=heard(*pieces))
+        turn = measure(recording, CALM).turns[1]
+        assert turn.came_back is came_back
+        assert turn.yield_ms == pytest.approx(yield_ms, abs=10)
+
+
 def test_a_server_that_tells_that_it_went_on_is_believed() -> None:
     told = [(3.8, {"type": "agent.turn.resumed"})]
     said = call(12, [ASKED, ("stop", [(3.0, 3.5)])], [(1.5, 3.2), (3.85, 5.5)], told)

@@ -1,6 +1,7 @@
 """The page in real Chromium places real WebRTC calls: to a scripted session, and to the whole agent."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -314,7 +315,8 @@ def likeness(one: str, other: str) -> float:
 
     def sounds(text: str) -> list[str]:
         spoken = text.lower().replace("18", "十八" if any(letter >= "\u4e00" for letter in text) else "eighteen")
-        return [sound for sound in pypinyin.lazy_pinyin(spoken, errors=lambda rest: rest.split()) if sound.isalnum()]
+        heard = pypinyin.lazy_pinyin(spoken, errors=lambda rest: re.findall(r"[a-z0-9']+", rest))
+        return [sound for sound in heard if sound.strip("'")]
 
     return difflib.SequenceMatcher(None, sounds(one), sounds(other), autojunk=False).ratio()
 

@@ -33,7 +33,7 @@ STOPPED_S = 2.0
 """A reply that goes on for longer after an interruption was not stopped by it; also how soon it has to go on."""
 
 ON_THE_WAY_S = 0.06
-"""Packets that may be under way when the server tells that it cut a reply."""
+"""Packets that may be under way when the server tells that it cut a reply; also by how much they may be ahead of it."""
 
 BACKCHANNEL_S = 1.0
 """Full-Duplex-Bench: an agent's sound of less than this takes no turn."""
@@ -258,7 +258,9 @@ def _interruption(
     limit: float,
     uncut: Pcm | None,
 ) -> None:
-    course = None if uncut is None else agent.course(onset, onset + STOPPED_S, uncut)
+    # What follows a reply that was cancelled, by the server's own word, is the next one: its words may be the same.
+    limit = min(limit, _next_reply(recording.events, onset) - ON_THE_WAY_S)
+    course = None if uncut is None else agent.course(onset, min(onset + STOPPED_S, limit), uncut)
     since = _came_back(recording, agent, course, onset, limit)
     turn.came_back = since is not None
     if since is None:
@@ -320,15 +322,27 @@ def _stale(recording: Recording, agent: _Agent, stopped: float, onset: float, en
 
     A server that tells nothing is taken to reply only to a caller who is done.
     """
-    told = [(e.at, e.data.get("type")) for e in recording.events]
-    cleared = next((at for at, kind in told if kind == "output_audio_buffer.cleared" and at > onset), None)
+    cleared = _cleared(recording.events, onset)
     if cleared is None:
         after, until = stopped, end
     else:
-        after = cleared + ON_THE_WAY_S
-        until = next((at for at, kind in told if kind == "output_audio_buffer.started" and at > cleared), np.inf)
+        after, until = cleared + ON_THE_WAY_S, _next_reply(recording.events, onset)
     voices = agent.voices(0.0)
     return float(sum(max(0.0, min(voice.end, until) - max(voice.start, after)) for voice in voices))
+
+
+def _cleared(events: tuple[Event, ...], after: float) -> float | None:
+    """When the server first tells that it cut its reply."""
+    kind = "output_audio_buffer.cleared"
+    return next((event.at for event in events if event.data.get("type") == kind and event.at > after), None)
+
+
+def _next_reply(events: tuple[Event, ...], onset: float) -> float:
+    """When the server tells that it begins to speak again after it cut the reply; infinity if it tells nothing."""
+    cleared = _cleared(events, onset)
+    kind = "output_audio_buffer.started"
+    begun = (e.at for e in events if cleared is not None and e.data.get("type") == kind and e.at > cleared)
+    return next(begun, np.inf)
 
 
 def _distraction(
