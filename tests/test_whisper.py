@@ -11,6 +11,7 @@ from voice_agent.whisper import (
     _begins_foreign,
     _condensed,
     _Draft,
+    _rhymes,
     _sounds_like,
     _tidy,
     _units,
@@ -214,6 +215,11 @@ def test_spoken_length_and_sound() -> None:
     assert _sounds_like("少冰的珍珠奶茶", "小冰的珍珠海茶")
     assert not _sounds_like("三分糖", "第一名")
     assert _sounds_like("less ice please", "less eyes please")
+    assert _rhymes("停", "行")
+    assert _rhymes("stop", "top")
+    assert not _rhymes("停", "听说")
+    assert not _rhymes("对", "叶")
+    assert not _rhymes("", "行")
     assert _tidy(" 《语音》 ok\ufffd ") == "语音 ok"
     loud = np.concatenate([np.zeros(8000), np.ones(8000), np.full(8000, 1e-3)]).astype(np.float32)
     assert _voiced_seconds(loud, -60) == pytest.approx(0.5)
@@ -238,6 +244,20 @@ def test_words_that_only_the_prompt_explains_are_not_believed(
 ) -> None:
     got, why = recognizer._compare(prompted, plain, voiced=2.0)
     assert (got.text, why) == (text, verdict)
+
+
+@pytest.mark.parametrize(
+    ("plain", "text"),
+    [(draft("行", -0.9), "停"), (draft("行", -1.8), "停"), (draft("叮", -2.4), "叮"), (draft("对", -1.0), "对")],
+)
+def test_a_word_whose_rhyme_alone_is_heard_is_the_prompt_s(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch, plain: _Draft, text: str
+) -> None:
+    """As 停 over a reply was heard twice in six calls: with the prompt 停, without it 行, and the reply went on."""
+    monkeypatch.setattr(recognizer, "_decode", lambda *args: plain if args[2] == "" else draft("停", -1.2))
+    monkeypatch.setattr(recognizer, "_is_voice", lambda pcm: True)
+    pcm = np.random.default_rng(1).normal(0, 0.1, 8000).astype(np.float32)
+    assert recognizer.transcribe(pcm, "zh", "停、行").text == text
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,8 @@ class RecognizerConfig(BaseModel):
     """How many times as probable the language that is expected counts, where it is in doubt."""
     language_weight: float = Field(default=0.1, ge=0)
     """Of a doubtful language's log probability beside the mean one of a text's tokens."""
+    rhyme_logprob: float = -2.0
+    """At least this likely without the prompt: of one syllable the rhyme is believed, if not the consonant before."""
     short_ms: int = Field(default=600, ge=0)
     """Speech shorter than this is always looked at without the prompt too."""
     no_speech: float = Field(default=0.6, gt=0, le=1)
@@ -203,7 +205,7 @@ class Recognizer:
             draft, verdict = self._compare(prompted, plain, voiced)
         if verdict != "accepted" and self._is_voice(pcm):
             sane = not self._babble(prompted, plain, voiced)
-            alike = sane and _sounds_like(prompted.text, plain.text)
+            alike = sane and self._alike(prompted, plain)
             if first == "accepted" or alike or (sane and self._is_one_word(prompted, plain, voiced)):
                 draft, verdict = prompted, "accepted"
             elif not self._dense(plain.text, voiced) and plain.avg_logprob >= self.config.voice_logprob:
@@ -362,8 +364,13 @@ class Recognizer:
             # The second look lost the thread, and says nothing about the first.
             clear = prompted.no_speech_prob < config.no_speech / 2 and prompted.avg_logprob >= config.sure_logprob
             return (prompted, "accepted") if clear else (plain, verdict)
-        alike = not self._babble(prompted, plain, voiced) and _sounds_like(prompted.text, plain.text)
+        alike = not self._babble(prompted, plain, voiced) and self._alike(prompted, plain)
         return (prompted if verdict == "accepted" and alike else plain), verdict
+
+    def _alike(self, prompted: _Draft, plain: _Draft) -> bool:
+        """Whether what was heard without the prompt can be what was written under it."""
+        rhyme = plain.avg_logprob >= self.config.rhyme_logprob and _rhymes(prompted.text, plain.text)
+        return rhyme or _sounds_like(prompted.text, plain.text)
 
 
 def _still_clear(before: Transcript | None, seconds: float) -> Language | None:
@@ -420,6 +427,12 @@ def _sounds_like(one: str, other: str) -> bool:
     from difflib import SequenceMatcher
 
     return SequenceMatcher(None, _sounds(one), _sounds(other), autojunk=False).ratio() > 0.5
+
+
+def _rhymes(one: str, other: str) -> bool:
+    """Whether two texts are of one syllable, and differ in the consonants that it begins with at most: 停 and 行."""
+    rhymes = [[re.sub(r"^[^aeiou]+", "", sound) for sound in _sounds(text)] for text in (one, other)]
+    return rhymes[0] == rhymes[1] and len(rhymes[0]) == 1 and rhymes[0] != [""]
 
 
 def _sounds(text: str) -> list[str]:

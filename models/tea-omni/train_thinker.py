@@ -112,7 +112,7 @@ def samples(rng: random.Random, words: Vocabulary) -> Iterator[tuple[list[int], 
             prompt = [t if rng.random() > 0.01 else "<unk>" for t in s.prompt]
             prompt = [x for t in prompt for x in _spelled(rng, t)]
             tokens, weights = prompt + s.calls, [0.0] * len(prompt) + [_weight(t) for t in s.calls]
-            if not s.results or rng.random() < REPLIES:
+            if not s.results or s.rare or rng.random() < REPLIES:
                 tokens = tokens + s.results + s.reply
                 weights = weights + [0.0] * len(s.results) + [1.0] * len(s.reply)
             yield words.encode(tokens), weights

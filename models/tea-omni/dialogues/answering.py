@@ -59,6 +59,9 @@ def revert(s: Scene, data: tuple[str, int, Item]) -> Plan | None:
     old, number, back = data
     if number > len(s.lines) or s.rng.random() < 0.6:
         return None
+    held = set(s.lines[number - 1]["toppings"])
+    if held & set(back.get("add_toppings", ())) or set(back.get("remove_toppings", ())) - held:
+        return None
     said = s.rng.choice(s.words.SAY.back).format(old=s.words.topping(s.rng, old))
     return Plan(said, [change_call(number, back)])
 

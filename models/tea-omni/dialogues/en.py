@@ -145,6 +145,8 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
 
 
 def wish(rng: random.Random, more: bool) -> str:
+    if more and rng.random() < 0.15:
+        return ""
     choice = rng.choice(["", *SAY.want, *SAY.want]) if not more or rng.random() < 0.4 else rng.choice(SAY.more)
     return choice + " " if choice else ""
 

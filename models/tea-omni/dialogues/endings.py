@@ -27,6 +27,8 @@ PAUSE = 0.02  # instead of `CUT`, before a comma and behind the name of a drink 
 UNFINISHED = ("what", "unclear")  # replies to what was not finished
 WHOLE = ["read_back", "total", "place", "menu", "greet", "thanks", "bye", "wait", "abuse", "who", "chat", "options"]
 HESITATIONS = {"嗯", "呃", "额", "啊", "um", "uh", "mm", "erm", "hmm"}  # complete only where they answer a question
+HUMMED = 0.08  # of whole utterances are followed by a hum that was taken for words
+LISTS = ("whole", "open", "begun", "bare", "hums", "parts")
 OTHERS = [1, 1, 2]  # examples of other words, for one of a generated turn
 COUNTS = [1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 20]
 
@@ -50,6 +52,8 @@ class Phrases:
     open: list[str]
     begun: list[str]
     bare: list[str]
+    hums: list[str]
+    parts: list[str]
     frames: list[list[str]]
     pieces: dict[str, list[str]]
 
@@ -63,7 +67,7 @@ class Phrases:
 @functools.cache
 def phrases(language: Language) -> Phrases:
     known = load("endings")[language]
-    lists = {key: [x for row in known[key] for x in _listed(row)] for key in ("whole", "open", "begun", "bare")}
+    lists = {key: [x for row in known[key] for x in _listed(row)] for key in LISTS}
     answers = [(_listed(entry["ask"]), _listed(entry["say"])) for entry in known["answers"]]
     pieces = {name: _listed(row) for name, row in known.get("pieces", {}).items()}
     return Phrases(answers, frames=known.get("frames", []), pieces=pieces, **lists)
@@ -104,7 +108,10 @@ def _example(
         said = [*said[: names[-1][0]], *_unheard_of(rng, language)]
     if set(said) <= HESITATIONS and "?" not in before[-2:]:
         complete = False
-    if complete and rng.random() < 0.25:
+    if complete and rng.random() < HUMMED:
+        said = [*said, *_hum(rng, language, vocabulary)]
+        complete = False
+    elif complete and rng.random() < 0.25:
         comma = [","] if rng.random() < 0.5 else []
         said = [*said, *comma, *vocabulary.text_tokens(rng.choice(phrases(language).open))]
         complete = False
@@ -177,6 +184,8 @@ def _other(
         return before, rng.choice(known.whole if rng.random() < 0.5 else simple[rng.choice(WHOLE)]), True
     if kind < 0.73:
         return before, rng.choice(known.begun if question else [*known.begun, *known.bare]), False
+    if kind < 0.79:
+        return before, _filled(rng, language, rng.choice(known.parts)), False
     return before, known.sentence(rng, language), True
 
 
@@ -225,6 +234,13 @@ def _spelled(word: str) -> list[str]:
     if word.isascii() and word.isalpha() and len(word) > 1:
         return ["^", *("_" + letter for letter in word)]
     return [word]
+
+
+def _hum(rng: random.Random, language: Language, vocabulary: Vocabulary) -> list[str]:
+    """What a recogniser writes for the hum with which a caller keeps the turn."""
+    if language == "zh" and rng.random() < 0.3:
+        return rng.choices(noise.common_characters(), k=rng.choice([1, 2, 2]))
+    return vocabulary.text_tokens(rng.choice(phrases(language).hums))
 
 
 def _unheard_of(rng: random.Random, language: Language) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -28,13 +28,19 @@ WORDS = {"zh": zh, "en": en}
 END = "<end>"
 VOWEL = re.compile(r"\b([Aa]) (?=[aeio])")
 FAILED: dict[str, Any] = {"ok": False, "error": "failed", "changed": []}
+TIMED_OUT: dict[str, Any] = {"ok": False, "error": "tool_timeout", "message": "it took too long"}
+LOST = 0.04
+"""Of the turns that add two drinks or more, in which the shop loses one: in silence, too late, or because it is out."""
 _PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
 CHATTER_EN: list[str] = en.SAY.chatter
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One turn in tokens: the prompt; the calls with `<run>`, or `<say>`; the results with `<say>`; the reply with `<end>`."""
+    """One turn in tokens: the prompt; the calls with `<run>`, or `<say>`; the results with `<say>`; the reply with `<end>`.
+
+    `rare`: its reply is one that few turns have.
+    """
 
     language: Language
     prompt: list[str]
@@ -42,6 +48,7 @@ class Sample:
     results: list[str]
     reply: list[str]
     text: str
+    rare: bool = False
 
 
 def chatter(rng: random.Random, language: Language) -> str:
@@ -74,21 +81,45 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
         prompt = prompt_tokens(context, vocabulary)
         calls = tuple(ToolCall(f"{turn}.{i}", name, args) for i, (name, args) in enumerate(plan.calls))
         failed = rng.random() < 0.004
-        results: list[tuple[ToolCall, dict[str, Any]]] = [
-            (c, FAILED | {"cart": scene.shop.cart.view()} if failed else scene.shop.run(c.name, dict(c.arguments)))
-            for c in calls
-        ]
-        if any(r["cart"]["total"] > 9999 for _, r in results):
+        lost = _lost(rng, calls)
+        results: list[tuple[ToolCall, dict[str, Any]]] = []
+        for c in calls:
+            if failed:
+                result = FAILED | {"cart": scene.shop.cart.view()}
+            elif c == lost:
+                result = _without(rng, scene.shop, c)
+            else:
+                result = scene.shop.run(c.name, dict(c.arguments))
+            results.append((c, result))
+        if scene.shop.cart.view()["total"] > 9999:
             return
         reply = compose(scene, plan, [((c.name, dict(c.arguments)), r) for c, r in results])
         written = _written(plan, scene, context, CallGrammar(vocabulary.menu))
         after = result_tokens(results, vocabulary.menu) if calls else []
-        yield Sample(language, prompt, written, after, [*vocabulary.text_tokens(reply, 200), END], reply)
+        said_to_end = [*vocabulary.text_tokens(reply, 200), END]
+        yield Sample(language, prompt, written, after, said_to_end, reply, rare=lost is not None)
         _advance(scene, plan, results)
         heard = reply if rng.random() < 0.9 else reply[: rng.randint(0, len(reply))]
         messages.append(Message("assistant", tool_calls=calls))
         messages += [Message("tool", call_id=c.call_id, result=r) for c, r in results]
         messages.append(Message("assistant", heard))
+
+
+def _lost(rng: random.Random, calls: Sequence[ToolCall]) -> ToolCall | None:
+    """The drink that the shop loses now and then, of several that are added."""
+    added = [c for c in calls if c.name == "add"]
+    return rng.choice(added) if len(added) > 1 and rng.random() < LOST else None
+
+
+def _without(rng: random.Random, shop: Shop, call: ToolCall) -> dict[str, Any]:
+    """The result of an `add` that did not come: it says nothing, or too late, or that there are no more."""
+    kind = rng.random()
+    if kind < 0.4:
+        return TIMED_OUT
+    told: dict[str, Any] = {"cart": shop.cart.view(), "changed": []}
+    if kind < 0.8:
+        return {"ok": True, "error": None, **told}
+    return {"ok": False, "error": "sold_out", "item": call.arguments["drink"], **told}
 
 
 def _written(plan: Plan, scene: Scene, context: Context, grammar: CallGrammar) -> list[str]:

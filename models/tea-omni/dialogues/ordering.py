@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scene import OPTIONS, Item, Plan, Scene, add_call, clean, copy_of, is_zh, latest, pick_line, some_item
+from .scene import OPTIONS, OWN, Item, Plan, Scene, add_call, clean, copy_of, is_zh, latest, pick_line, some_item
 
 
 def order(s: Scene) -> Plan:
@@ -273,3 +273,13 @@ def without_own(s: Scene) -> Plan:
     )
     said = s.words.wish(rng, bool(s.lines)) + s.words.item(rng, {**it, "size": None, "ice": None, "sugar": None}) + tail
     return Plan(said, [add_call({"drink": "milk_tea", "quantity": it["quantity"]})])
+
+
+def milk_with_topping(s: Scene) -> Plan:
+    """Original milk tea with what another milk tea is named after; it is often changed again."""
+    it: Item = {"drink": "milk_tea", "toppings": [s.rng.choice(list(OWN.values()))]}
+    it["quantity"] = s.rng.choice([1, 1, 1, 2, 3])
+    if s.rng.random() < 0.3:
+        key = s.rng.choice(OPTIONS)
+        it[key] = s.rng.choice(s.shop.choices("milk_tea", key))
+    return Plan(s.words.order(s.rng, [it], bool(s.lines)), [add_call(it)])

@@ -19,19 +19,28 @@ def price(value: float) -> float:
 def compose(s: Scene, plan: Plan, results: Sequence[tuple[Call, Result]]) -> str:
     """The reply after `results`; `s.shop` is the shop after the calls."""
     words, text = s.words, s.words.SAY.text
+    lost = [call for call, result in results if _is_lost(call, result)]
+    results = [(call, result) for call, result in results if not _is_lost(call, result)]
     errors = [result for _, result in results if result["error"]]
     good = [(call, result) for call, result in results if not result["error"]]
     parts = [_action(s, plan, good)] if any(call[0] in ACTIONS for call, _ in good) else []
+    missed = [text["lost"].format(x=_name(s, call[1]["drink"])) for call in lost]
     placed = [result for call, result in good if call[0] == "place"]
-    if placed and len(results) > 1:
-        return _join(words, [*(_error(s, result) for result in errors[:2]), _answer(s, plan, placed[-1])])
+    if placed and len(results) + len(lost) > 1:
+        return _join(words, [*missed, *(_error(s, result) for result in errors[:2]), _answer(s, plan, placed[-1])])
     for result in errors[:1] if errors and errors[0]["error"] == "failed" else errors[:2]:
         parts.append(_error(s, result))
+    parts += missed
     if parts:
         return _join(words, parts)
     if results:
         return _answer(s, plan, results[0][1])
     return _words_only(s, plan, text)
+
+
+def _is_lost(call: Call, result: Result) -> bool:
+    """A drink that was to be added and is not in the cart, whatever the shop says of it."""
+    return call[0] == "add" and (result["error"] == "tool_timeout" or not (result["error"] or result["changed"]))
 
 
 def _join(words: ModuleType, parts: Sequence[str]) -> str:

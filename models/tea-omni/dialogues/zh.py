@@ -122,6 +122,8 @@ def item(rng: random.Random, it: Item, manner: tuple[float, int] | None = None) 
 
 
 def wish(rng: random.Random, more: bool) -> str:
+    if more and rng.random() < 0.2:
+        return ""
     return rng.choice(["", "", *SAY.want]) if not more or rng.random() < 0.3 else rng.choice(SAY.more)
 
 
