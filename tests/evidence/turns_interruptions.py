@@ -1,8 +1,8 @@
 """True interruptions at random moments of a reply: when it fades, whether it ever comes back, what is remembered of it.
 
-Pieces with an odd seed are of five short words, those with an even one of eight sentences, in both languages; nine
-pieces are 221 interruptions. What is remembered is compared with what a recogniser that knows nothing of the server
-makes of the recording: its words are laid against the whole reply.
+Pieces with an odd seed are of five short words, those with an even one of eight sentences, in both languages, with two
+calls at a time; nine pieces are 221 interruptions. What is remembered is compared with what a recogniser that knows
+nothing of the server makes of the recording: its words are laid against the whole reply.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLEAR = 0.5
 
 async def run(seed: int, trials: int) -> dict[str, Any]:
     scenario, per_call = SCENARIOS[seed % 2]
-    told = await placed(f"turns-interruptions-{seed}", [(named(scenario), -(-trials // per_call))], seed)
+    told = await placed(f"turns-interruptions-{seed}", [(named(scenario), -(-trials // per_call))], seed, parallel=2)
     transcribe = whisper()
     each = []
     for number, call in enumerate(told.calls):

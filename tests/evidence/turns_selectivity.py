@@ -1,7 +1,7 @@
 """Sounds over a reply that are no interruption: backchannels, coughs and bursts, noises, other talkers.
 
-A piece has 14, 10, 5 and 5 of them; six pieces are 84, 60, 30 and 30. Sounds of the library and people's recordings,
-where they lie beside the checkout, take turns.
+A piece has 14, 10, 5 and 5 of them, in two calls at a time; six pieces are 84, 60, 30 and 30. Sounds of the library and
+people's recordings, where they lie beside the checkout, take turns.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     chosen = _sounds(seed, trials)
     calls = [chosen[at : at + PER_CALL] for at in range(0, len(chosen), PER_CALL)]
     scenarios = [(_call(number, call), 1) for number, call in enumerate(calls)]
-    told = await placed(f"turns-selectivity-{seed}", scenarios, seed, uncut="sounds")
+    told = await placed(f"turns-selectivity-{seed}", scenarios, seed, uncut="sounds", parallel=2)
     each = []
     for call, sounds in zip(told.calls, calls, strict=True):
         disturbed = [turn for turn in call.figures["turns"] if turn["expect"] == "ignore"]
