@@ -117,6 +117,15 @@ def test_the_reply_s_own_end_and_silence_are_no_pause() -> None:
     assert turn.resume_ms is None
 
 
+def test_a_reply_that_is_held_in_its_own_silence_runs() -> None:
+    """At the onset it is silent between two words, and it goes on 0.9 s later."""
+    turn = second_turn(heard((REPLY_AT, REPLY[: cut(3.55)]), (4.5, REPLY[cut(3.55) :])), said=(3.57, 4.2))
+    assert (turn.kept, turn.responded, turn.skipped_ms) == (True, None, 0)
+    assert turn.resume_ms == pytest.approx(400, abs=10)
+    gone = second_turn(heard((REPLY_AT, REPLY[: cut(3.55)])), said=(3.57, 4.2))
+    assert gone.kept is False
+
+
 def test_another_reply_is_not_the_old_one_gone_on() -> None:
     turn = second_turn(heard((REPLY_AT, REPLY[: cut(3.2)]), (4.2, voice(3, seed=5))))
     assert turn.kept is False

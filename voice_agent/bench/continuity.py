@@ -51,7 +51,7 @@ class Course:
     `faded`: the first sample that is quieter than in the uncut reply. `resumed`: where it went on after its last pause;
     None if it was not paused, or never went on. `went_on`: the same, if it was from about where it had been: a new
     reply may open with the same words. `repeated`, `skipped`: seconds of voice heard twice, and never. `other`: what
-    came then is not this reply. `complete`: it was heard to its end.
+    came then is not this reply. `complete`: it was heard to its end. `due`: it had more to say at the onset.
     """
 
     faded: int | None
@@ -61,6 +61,7 @@ class Course:
     skipped: float
     other: bool
     complete: bool
+    due: bool
 
 
 def locate(piece: Pcm, whole: Pcm) -> int | None:
@@ -126,7 +127,8 @@ def follow(heard: Pcm, onset: int, until: int, voices: Sequence[tuple[int, int]]
         lag, stopped = after, ends
     complete = not other and voice_s(uncut[max(0, stopped + lag) :]) < PAUSE_S
     faded = _faded(heard, uncut, onset, until, first_lag)
-    return Course(faded, resumed, went_on, round(repeated, 4), round(skipped, 4), other, complete)
+    due = voice_s(uncut[max(0, onset + first_lag) :]) >= PAUSE_S
+    return Course(faded, resumed, went_on, round(repeated, 4), round(skipped, 4), other, complete, due)
 
 
 def _beyond_fade(pcm: Pcm) -> float:

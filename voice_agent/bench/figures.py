@@ -355,8 +355,10 @@ def _distraction(
     uncut: Pcm | None,
 ) -> None:
     fine = agent.voices(FINE_JOIN_S)
-    running = [voice for voice in agent.voices(REPLY_JOIN_S) if voice.start <= onset < voice.end]
-    if not running:
+    course = None if uncut is None else agent.course(onset, limit, uncut)
+    # A reply that is silent between two of its words runs too: the same one uncut says more.
+    runs = any(voice.start <= onset < voice.end for voice in agent.voices(REPLY_JOIN_S))
+    if not runs and (course is None or not course.due):
         turn.responded = any(onset < voice.start < min(limit, end + STOPPED_S) for voice in fine)
         turn.kept = not turn.responded
         return
@@ -370,7 +372,6 @@ def _distraction(
         )
         for event in recording.events
     )
-    course = None if uncut is None else agent.course(onset, limit, uncut)
     if course is not None:
         goes_on = course.complete
     turn.kept = goes_on and not cancelled
