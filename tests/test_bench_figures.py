@@ -84,6 +84,14 @@ def test_an_early_tone_is_not_an_answer() -> None:
     assert turn.answer_ms == pytest.approx(1200, abs=4)
 
 
+def test_a_word_and_the_pause_after_it_begin_an_answer() -> None:
+    """As in "Sure, one latte", with a comma of 0.4 s; with one of 0.6 s the word is a sound by itself."""
+    turn = only(call(6, [("respond", [(0.5, 1.5)])], [(1.6, 1.95), (2.35, 4.5)]))
+    assert turn.answer_ms == turn.v2v_ms == pytest.approx(100, abs=4)
+    turn = only(call(6, [("respond", [(0.5, 1.5)])], [(1.6, 1.95), (2.55, 4.5)]))
+    assert turn.answer_ms == pytest.approx(1050, abs=4)
+
+
 def test_a_burst_is_seen_and_its_end_is_heard_late() -> None:
     """A reply of 3 s is sent within 60 ms. By arrival it is over before the caller cuts in; the caller hears it on."""
     pcm = tones(8, [(2.0, 5.0)])

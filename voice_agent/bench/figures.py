@@ -53,7 +53,8 @@ class Voice:
 class TurnFigures:
     """One turn of the caller, in ms.
 
-    v2v: last voiced sample sent → first voiced sample received; `answer`: → first voice of at least half a second.
+    v2v: last voiced sample sent → first voiced sample received; `answer`: → first half a second of voice, pauses inside
+    it of up to half a second counted.
     leading_silence: the server says it speaks (or its stream begins) → first voiced sample.
     eot_delay: last voiced sample → turn committed. ttfa: turn committed → first voiced sample at playout.
     early: the agent began before the caller had ended. pauses, taken_over: thinking pauses, and those in which the
@@ -223,7 +224,9 @@ def _response(turn: TurnFigures, recording: Recording, agent: _Agent, onset: flo
     first = voices[0]
     turn.v2v_ms = _ms(first.start - end)
     turn.v2v_playout_ms = _ms(first.heard - end)
-    turn.answer_ms = next((_ms(v.start - end) for v in voices if v.end - v.start >= SUBSTANCE_S), None)
+    # "Sure, one latte": a short word and the pause after it are a part of the answer.
+    phrases = [voice for voice in agent.voices(REPLY_JOIN_S) if end < voice.start < limit]
+    turn.answer_ms = next((_ms(p.start - end) for p in phrases if p.end - p.start >= SUBSTANCE_S), None)
     claims = [e.at for e in recording.events if e.data.get("type") == "output_audio_buffer.started"]
     claims += _stream_starts(agent.line)
     claimed = [at for at in claims if end < at <= first.start + 0.04]
