@@ -42,7 +42,7 @@ KINDS = {
         Kind("faded_ms", "onset → first faded sample, reply spoken over"),
         Kind("resume_gap_ms", "gap in a reply that goes on"),
         Kind("resume_ms", "sound's end → a paused reply goes on"),
-        Kind("repeated_ms", "repeated of a reply that goes on"),
+        Kind("repeated_ms", "repeated of a paused reply that goes on"),
         Kind("skipped_ms", "skipped of a reply that goes on"),
         Kind("cer", "CER of what was understood"),
         Kind("dnsmos", "DNSMOS of a reply", "higher"),
@@ -169,7 +169,8 @@ def values_of(calls: Iterable[CallResult]) -> dict[str, list[float]]:
 
 def _put_turn(turn: dict[str, Any], put: Any) -> None:
     for name in KINDS:
-        if name in turn and not KINDS[name].share:
+        # A reply that was never paused had nothing to repeat; its zero would hide what the others do.
+        if name in turn and not KINDS[name].share and not (name == "repeated_ms" and turn.get("resume_ms") is None):
             put(name, turn[name])
     if all(step in turn["server"] for step in SERVER_STEPS):
         put("ttfc_ms", sum(turn["server"][step] for step in SERVER_STEPS))
