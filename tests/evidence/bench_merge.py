@@ -32,9 +32,10 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
             figures[name] = f"{sum(of):.0f} of {len(of)}"
         else:
             medians = [float(np.median(values[number][name])) for number in (1, 2) if name in values[number]]
-            same = len(medians) == 2 and abs(medians[1] - medians[0]) <= max(SAME_SHARE * abs(medians[0]), SAME_MS)
+            near = max(SAME_SHARE * abs(medians[0]), SAME_MS if name.endswith("_ms") else 0.0)
+            same = len(medians) == 2 and abs(medians[1] - medians[0]) <= near
             figures[name] = {**vars(told[name]), "medians": [round(m, 2) for m in medians], "same": same}
-            if name.endswith("_ms") and not same:
+            if not same:
                 apart.append(name)
     rows = [[KINDS[name].title, *_cells(figure)] for name, figure in figures.items()]
     return {
