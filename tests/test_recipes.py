@@ -15,7 +15,16 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from voice_agent.tea.codec import INPUT_CHANNELS, INPUT_KERNEL, OUTPUT_KERNEL, PQMF_TAPS, STAGES, SUBBANDS, Decoder
+from voice_agent.tea.codec import (
+    INPUT_CHANNELS,
+    INPUT_KERNEL,
+    OUTPUT_KERNEL,
+    PQMF_TAPS,
+    STAGES,
+    SUBBANDS,
+    Decoder,
+    LatentSpace,
+)
 from voice_agent.tea.talker_net import TalkerConfig
 from voice_agent.weights import sha256_of
 
@@ -121,6 +130,28 @@ def test_a_codec_from_shipped_weights_starts_with_them(recipe: SimpleNamespace, 
     assert all(torch.equal(shipped[name], exported[name]) for name in shipped)
     recipe.codec.main([*common, "--warm", str(WEIGHTS), "--minutes", "0.001", "--batch", "2"])
     assert checkpoint(cache / "codec" / "train.pt")["step"] >= 1
+
+
+def test_every_other_utterance_of_a_codec_is_what_the_talker_makes_of_it(recipe: SimpleNamespace, cache: Path) -> None:
+    recipe.latents.main(["--cache", str(cache), "--held-out", str(HELD_OUT), "--warm", str(WEIGHTS)])
+    space = LatentSpace.load(cache / "codec" / "space.safetensors")
+    lines = {language: recipe.codec.read_meta(cache / language) for language in ("zh", "en")}
+    teacher = recipe.codec.TeacherVocoder(cache / "codec" / "vocoder.npz")
+    copy = recipe.codec.Copy(WEIGHTS / "talker.safetensors")
+    with torch.inference_mode():
+        own = recipe.codec.Excerpts(cache, lines, space, teacher, 0)
+        through = recipe.codec.Excerpts(cache, lines, space, teacher, 0, copy)
+        for language in ("zh", "en"):
+            assert torch.equal(own.utterance(language, 0)[0], through.utterance(language, 0)[0])
+            codes, target = through.utterance(language, 1)
+            assert codes.shape == own.utterance(language, 1)[0].shape
+            assert not torch.equal(codes, own.utterance(language, 1)[0])
+            assert torch.equal(target, own.utterance(language, 1)[1])
+            mel = recipe.codec.normalised_mel(cache / language, lines[language][1], space)
+            line = lines[language][1]
+            assert torch.equal(codes, copy.codes(cache / language, line, language, mel))
+            strange = [["sil" if name == "sil" else "qq", *rest] for name, *rest in line["phones"]]
+            assert copy.codes(cache / language, {**line, "phones": strange}, language, mel) is None
 
 
 def test_a_codec_of_other_latents_is_refused(recipe: SimpleNamespace, cache: Path) -> None:

@@ -20,7 +20,7 @@ from kokoro import SAMPLE_RATE, Kokoro
 from phones import PAUSES, EnglishLexicon, english_tokens, split_symbols
 from sentences_en import interleaved, replies, reply_words, salads, texts
 from speech import CACHE
-from teacher_zh import MENU
+from teacher_zh import MENU, listed
 
 VOICE = "jf_gongitsune"
 AUDIBLE = 0.004  # of full scale
@@ -103,6 +103,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="of all texts, the first so many to speak")
     parser.add_argument("--vocabulary", type=Path, help="the thinker's; its replies are spoken too, two of them a text")
     parser.add_argument("--before-salads", type=int, default=300, help="texts after which its words come in any order")
+    parser.add_argument("--texts", type=Path, help="JSON lines whose English texts are spoken instead")
     parser.add_argument("--voice", default=VOICE)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -117,8 +118,8 @@ def main() -> None:
         done = {json.loads(line)["text"] for line in meta.read_text(encoding="utf-8").splitlines()}
     lexicon, teacher = EnglishLexicon(), Kokoro(args.voice, args.threads)
     with meta.open("a", encoding="utf-8") as lines:
-        wanted = texts(args.menu, args.count, args.seed)
-        if args.vocabulary:
+        wanted = listed(args.texts, "en") if args.texts else texts(args.menu, args.count, args.seed)
+        if args.vocabulary and not args.texts:
             wanted = interleaved(replies(args.vocabulary, args.count, args.seed), wanted)
             wanted = [*wanted[: args.before_salads], *salads(reply_words(args.vocabulary), args.count, args.seed)]
         for number, text in enumerate((t for t in wanted[: args.limit] if t not in done), len(done)):

@@ -225,6 +225,12 @@ def entry(identifier: str, text: str, speech: Speech) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def listed(path: Path, language: str) -> list[str]:
+    """The texts of one language in a file of lines {"language", "text"}."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line["text"] for line in lines if line["language"] == language]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/tea-omni").expanduser())
@@ -232,6 +238,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1500, help="texts to draw")
     parser.add_argument("--limit", type=int, help="of them, the first so many to speak")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--texts", type=Path, help="JSON lines whose Mandarin texts are spoken instead")
     parser.add_argument("--teacher", default="teacher_zh:ZhttsTeacher")
     options = parser.parse_args()
     module, _, name = options.teacher.partition(":")
@@ -243,11 +250,10 @@ def main() -> None:
     (out / "README").write_text(_README)
     meta = out / "meta.jsonl"
     done = {json.loads(line)["text"] for line in meta.read_text().splitlines()} if meta.exists() else set()
-    texts = sentences(yaml.safe_load(options.menu.read_text()), options.count, options.seed)[: options.limit]
+    drawn = sentences(yaml.safe_load(options.menu.read_text()), options.count, options.seed)
+    texts = (listed(options.texts, "zh") if options.texts else drawn)[: options.limit]
     with meta.open("a") as lines:
-        for i, text in enumerate(texts):
-            if text in done:
-                continue
+        for i, text in enumerate((text for text in texts if text not in done), len(done)):
             speech = teacher.speak(text)
             line = entry(f"{i:05d}", text, speech)
             soundfile.write(out / line["wav"], speech.pcm, SAMPLE_RATE)

@@ -2,12 +2,14 @@
 
     python models/tea-omni/train_codec.py --minutes 60
     python models/tea-omni/train_codec.py --minutes 60 --warm models/tea-omni/weights
+    python models/tea-omni/train_codec.py --minutes 60 --warm models/tea-omni/weights --through talker.safetensors
     python models/tea-omni/train_codec.py --export models/tea-omni/weights/codec.safetensors
     python models/tea-omni/train_codec.py --plot models/tea-omni/card/codec.png
 
 Input: quantised latents of random excerpts, half of them English. Target: for Mandarin what the teacher's vocoder makes
-of the unquantised mel, for English the recording. Loss: multi-resolution STFT (arXiv:1910.11480). An average of the
-weights over steps is what is exported.
+of the unquantised mel, for English the recording. With `--through` the latents of every other utterance are not the
+speech's own, but those that this talker makes of its phones at its pace: smoother ones, as the decoder will be given.
+Loss: multi-resolution STFT (arXiv:1910.11480). An average of the weights over steps is what is exported.
 
 Reads CACHE/codec/{space.safetensors,vocoder.npz} and the teachers' speech. Goes on from CACHE/codec/train.pt; `--warm`
 counts where there is no such checkpoint. `--export` works on it at any time. Uses a GPU if there is one.
@@ -24,10 +26,13 @@ import torch
 from fit_latents import HELD_OUT
 from safetensors.torch import load_file, save_file
 from speech import CACHE, Line, audio, normalised_mel, read_meta
+from talker_data import item
 from teacher_vocoder import TeacherVocoder
+from train_talker import collate, example, under_frames
 from training import Run, plot, points, read_checkpoint, read_curve
 
 from voice_agent.tea.codec import LATENCY_SAMPLES, SAMPLES_PER_FRAME, Decoder, LatentSpace
+from voice_agent.tea.talker import TeaTalker
 
 CONTEXT, KEPT = 9, 12
 """Codec frames of an excerpt: those that only fill the decoder's state, and those that count."""
@@ -49,23 +54,50 @@ def stft_loss(pcm: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return total / len(_RESOLUTIONS)
 
 
+class Copy:
+    """A talker that says what a teacher said: the same phones for the same times."""
+
+    def __init__(self, talker: Path) -> None:
+        self._talker = TeaTalker.load(talker, 1)
+        self._ids = {name: index for index, name in enumerate(self._talker.net.config.phones)}
+
+    def codes(self, folder: Path, line: Line, language: str, mel: torch.Tensor) -> torch.Tensor | None:
+        """int64[N, 8] of the whole frames; None if a phone of it is unknown."""
+        said = item(line, folder, language)
+        if not set(said.phones) <= self._ids.keys():
+            return None
+        batch = collate([example(said, mel.numpy(), self._ids)])
+        content, _, _ = self._talker.net.encoder(batch.phones, batch.language)
+        return self._talker.quantise(self._talker.net.frames(under_frames(content, batch.under), batch.timing)[0])
+
+
 class Excerpts:
-    """Random excerpts of both languages. The teacher's vocoder is run once an utterance."""
+    """Random excerpts of both languages. The teacher's vocoder, and `through`, are run once an utterance."""
 
     def __init__(
-        self, cache: Path, lines: dict[str, list[Line]], space: LatentSpace, teacher: TeacherVocoder, seed: int
+        self,
+        cache: Path,
+        lines: dict[str, list[Line]],
+        space: LatentSpace,
+        teacher: TeacherVocoder,
+        seed: int,
+        through: Copy | None = None,
     ) -> None:
         self._cache, self._lines, self._space, self._teacher = cache, lines, space, teacher
+        self._through = through
         self._rng = random.Random(seed)
         self._ready: dict[tuple[str, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
     def utterance(self, language: str, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Codes int64[N, 8] and target int16[1200 N]."""
+        """Codes int64[N, 8] and target int16[1200 N]; of every other utterance the codes of `through`."""
         key = (language, index)
         if key not in self._ready:
             folder, line, space = self._cache / language, self._lines[language][index], self._space
             mel = normalised_mel(folder, line, space)
             codes = space.quantise(space.encode(mel))
+            copied = self._through.codes(folder, line, language, mel) if self._through and index % 2 else None
+            if copied is not None:
+                codes = torch.cat([copied, codes[len(copied) :]])
             pcm = self._teacher(mel[None])[0][0] if language == "zh" else audio(folder, line)
             pcm = torch.nn.functional.pad(pcm, (0, SAMPLES_PER_FRAME))[: len(codes) * SAMPLES_PER_FRAME]
             self._ready[key] = codes, (pcm.clamp(-1, 1) * 32767).short()
@@ -124,7 +156,8 @@ def train(options: argparse.Namespace) -> None:
     for network in (run.net, run.average):
         network.space.load_state_dict(space.state_dict())  # the codebooks may have been fitted anew since
     lines = {name: read_meta(options.cache / name)[options.held_out :][: options.utterances] for name in ("zh", "en")}
-    excerpts = Excerpts(options.cache, lines, space, TeacherVocoder(folder / "vocoder.npz"), seed=run.step)
+    through = Copy(options.through) if options.through else None
+    excerpts = Excerpts(options.cache, lines, space, TeacherVocoder(folder / "vocoder.npz"), run.step, through)
     for over in run.steps():
         with torch.inference_mode():
             codes, target = excerpts.draw(options.batch)
@@ -155,6 +188,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=60, help="of training in all, earlier starts counted in")
     parser.add_argument("--warm", type=Path, help="folder with weights to start from where there is no checkpoint")
     parser.add_argument("--rate", type=float, default=1.0, help="factor of the learning rate")
+    parser.add_argument(
+        "--through", type=Path, help="weights of a talker, whose copy half of the speech is replaced by"
+    )
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--utterances", type=int, default=2000, help="of each language, at most")
     parser.add_argument("--held-out", type=int, default=HELD_OUT, help="utterances of each language")

