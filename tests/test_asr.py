@@ -222,6 +222,53 @@ async def test_an_urgent_stream_has_partials_sooner_and_under_the_words_of_turn_
     assert stub.prompts[3] == {"zh": "珍珠奶茶", "en": ""}
 
 
+async def test_who_asks_for_an_urgent_final_hears_the_words_that_decide_before_it(open_pool: OpenPool) -> None:
+    stub, pool = open_pool()
+    stream = pool.open("zh", {"zh": "珍珠奶茶", "en": ""})
+    stream.urgent = True
+    seen: list[str] = []
+    stream.on_partial = lambda transcript: seen.append(f"{transcript.text} after {len(stub.jobs)}")
+    stream.push(audio(300))
+    assert (await stream.final()).text == "300"
+    assert seen == ["300 after 1"]
+    assert stub.prompts[0] == LIKELY
+    assert stub.prompts[1]["zh"].startswith("珍珠奶茶、嗯")
+    assert (pool.stats.partials, pool.stats.finals) == (1, 1)
+
+
+async def test_an_urgent_final_that_nobody_needs_any_more_is_not_made(open_pool: OpenPool) -> None:
+    stub, pool = open_pool()
+    stream = pool.open("zh", "")
+    stream.urgent = True
+    stream.on_partial = lambda transcript: stream.cancel()
+    stream.push(audio(300))
+    with pytest.raises(asyncio.CancelledError):
+        await stream.final()
+    assert stub.jobs == [300]
+    assert pool.stats.queue_depth == 0
+
+
+@pytest.mark.parametrize("by", ["task", "stream"])
+async def test_an_urgent_final_is_cancelled_before_its_first_look(open_pool: OpenPool, by: str) -> None:
+    stub, pool = open_pool()
+    stub.held = True
+    other, stream = pool.open("zh", ""), pool.open("zh", "")
+    first = asyncio.create_task(other.final())
+    await stub.entered()
+    stream.urgent, stream.on_partial = True, lambda transcript: None
+    stream.push(audio(300))
+    wanted = asyncio.create_task(stream.final())
+    await settle()
+    assert pool.stats.queue_depth == 1
+    wanted.cancel() if by == "task" else stream.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await wanted
+    assert pool.stats.queue_depth == 0
+    stub.let(2)
+    await first
+    assert stub.jobs == [0]
+
+
 async def test_an_urgent_partial_goes_first_rests_never_and_takes_any_worker(open_pool: OpenPool) -> None:
     stub, pool = open_pool(workers=2, partial_share=0.001)
     stub.held = True

@@ -197,6 +197,35 @@ def test_a_call_that_was_never_placed_uncut_has_no_such_figures() -> None:
     assert measure(recording, other).turns[1].repeated_ms is None
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("One latte, it is ten yuan.", True),
+        ("One latte,", False),
+        ("One Latte, it is two yuan. Sorry?", False),
+        ("", False),
+    ],
+)
+def test_a_reply_that_says_something_else_is_not_compared_with_the_uncut_one(text: str, kept: bool) -> None:
+    """As after an order that was understood otherwise: the same first words, another price."""
+    told = "response.output_audio_transcript.done"
+    calm_told = [(1.4, {"type": told, "transcript": "One latte, it is 2 yuan."})]
+    calm = call(12, [ASKED], [], calm_told, received=heard((REPLY_AT, REPLY)))
+    other = np.concatenate((REPLY[: cut(3.1)], voice(2, seed=5)))
+    said = [(1.4, {"type": told, "transcript": text})] if text else []
+    recording = call(12, [ASKED, ("ignore", [(3.0, 3.4)])], [], said, received=heard((REPLY_AT, other)))
+    assert measure(recording, calm).turns[1].kept is kept
+
+
+@pytest.mark.parametrize(("stopped", "kept"), [(5.0, True), (2.8, False)])
+def test_a_reply_that_the_server_has_not_ended_runs_through_its_silence(stopped: float, kept: bool) -> None:
+    told = [(1.5, {"type": "output_audio_buffer.started"}), (stopped, {"type": "output_audio_buffer.stopped"})]
+    recording = call(12, [ASKED, ("ignore", [(3.0, 3.2)])], [(1.5, 2.4), (3.4, 5.0)], told)
+    turn = measure(recording).turns[1]
+    assert turn.kept is kept
+    assert turn.responded is (None if kept else True)
+
+
 def test_the_uncut_call_says_nothing_over_the_agent() -> None:
     tone = {"tone_hz": 300, "ms": 300}
     over = {"after": "agent_speech_start", "delay_ms": 300}

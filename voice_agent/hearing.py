@@ -223,7 +223,8 @@ class Hearing:
     def finalise(self, utterance: Utterance, *, early: bool = False) -> None:
         """Begin the final transcript of what was said so far; a later one supersedes it.
 
-        `early`: the caller may well go on. With other callers to be transcribed it then waits for `BUSY_S`.
+        `early`: the caller may well go on. With other callers to be transcribed it then waits for `BUSY_S`, unless a
+        reply is held for it.
         """
         utterance.generation += 1
         utterance.final_at = self._recent_end
@@ -233,7 +234,7 @@ class Hearing:
     async def _transcribe(self, utterance: Utterance, generation: int, early: bool) -> None:
         assert utterance.stream is not None
         try:
-            if early and self._runtime.asr.others(utterance.stream):
+            if early and not utterance.stream.urgent and self._runtime.asr.others(utterance.stream):
                 await asyncio.sleep(BUSY_S)
             transcript = await utterance.stream.final()
         except Exception:

@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 from tests.evidence._calls import at_least, at_most, known, named, placed, share
-from voice_agent.bench.checks import character_error, reply_text, turn_window
+from voice_agent.bench.checks import character_error, turn_window
 from voice_agent.bench.figures import CallFigures, measure
 from voice_agent.bench.quality import Transcribe, reply_pcm, whisper
-from voice_agent.bench.recording import Recording
+from voice_agent.bench.recording import Recording, reply_text
 
 TRIALS = 24
 SCENARIOS = {1: ("barge-in-words", 5), 0: ("barge-in-sentences", 8)}

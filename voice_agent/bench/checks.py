@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from voice_agent.bench.figures import CallFigures, TurnFigures
-from voice_agent.bench.recording import RATE, Event, Recording
+from voice_agent.bench.recording import RATE, Recording, heard_text, reply_text
 from voice_agent.bench.scenario import Scenario, Turn
 from voice_agent.bench.spoken import plain
 
@@ -98,27 +97,6 @@ def turn_window(recording: Recording, figures: CallFigures, number: int) -> tupl
     turns = figures.turns
     until = turns[number + 1].at + figures.begin if number + 1 < len(turns) else np.inf
     return turns[number].at + figures.begin, until
-
-
-def heard_text(events: tuple[Event, ...], start: float, until: float) -> str:
-    """What the server says it understood between two moments."""
-    kind = "conversation.item.input_audio_transcription.completed"
-    return _texts(events, start, until, lambda data: data.get("type") == kind or _is_pcm_transcript(data, "user"))
-
-
-def reply_text(events: tuple[Event, ...], start: float, until: float) -> str:
-    """What the server says it answered between two moments."""
-    kind = "response.output_audio_transcript.done"
-    return _texts(events, start, until, lambda data: data.get("type") == kind or _is_pcm_transcript(data, "agent"))
-
-
-def _texts(events: tuple[Event, ...], start: float, until: float, wanted: Callable[[dict[str, Any]], bool]) -> str:
-    found = [event.data for event in events if start < event.at < until and wanted(event.data)]
-    return " ".join(str(data.get("transcript", data.get("text", ""))) for data in found).strip()
-
-
-def _is_pcm_transcript(data: dict[str, Any], role: str) -> bool:
-    return data.get("type") == "transcript" and data.get("role") == role and data.get("final", True) is True
 
 
 def _cart(expected: tuple[dict[str, Any], ...], recording: Recording) -> Check:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from voice_agent.bench.continuity import Course, Pcm, follow
 from voice_agent.bench.detect import join, voice_spans
 from voice_agent.bench.playout import Playout, play_out
-from voice_agent.bench.recording import RATE, Event, Line, Recording
+from voice_agent.bench.recording import RATE, Event, Line, Recording, reply_text
+from voice_agent.bench.spoken import plain
 
 PAUSE_S = 0.3
 """Silence in a turn that counts as a thinking pause."""
@@ -140,7 +141,7 @@ def measure(recording: Recording, uncut: Recording | None = None) -> CallFigures
         default=0.0,
     )
     agent = _Agent(recording)
-    replies = replies_of(uncut) if uncut is not None else {}
+    replies = replies_of(uncut, recording) if uncut is not None else {}
     turns = [_turn(recording, agent, number, replies) for number in range(len(recording.said))]
     for turn in turns:
         turn.at, turn.until = round(turn.at - begin, 4), round(turn.until - begin, 4)
@@ -149,15 +150,32 @@ def measure(recording: Recording, uncut: Recording | None = None) -> CallFigures
     return CallFigures(begin, turns, stream, voices, recording.failed)
 
 
-def replies_of(uncut: Recording) -> dict[int, Pcm]:
-    """What was received between each turn that is to be answered and the next one."""
-    asked = [number for number, said in enumerate(uncut.said) if said.expect in ("respond", "stop")]
-    ends = [uncut.sent.time(uncut.said[number].voice[-1][1] - 1) for number in asked]
-    begins = [uncut.sent.time(uncut.said[number].voice[0][0]) for number in asked[1:]]
+def replies_of(uncut: Recording, recording: Recording) -> dict[int, Pcm]:
+    """What was received in `uncut` between each turn that is to be answered and the next one.
+
+    Not of a turn to which the server says something else in `recording`, as it understood it, or one before, otherwise.
+    """
+    answers, others = _answers(uncut), _answers(recording)
     return {
-        number: uncut.received.pcm[slice(*uncut.received.between(start, until))]
-        for number, start, until in zip(asked, ends, [*begins, np.inf], strict=True)
+        number: uncut.received.pcm[slice(*uncut.received.between(*span))]
+        for number, span in answers.items()
+        if number in others and _alike(reply_text(uncut.events, *span), reply_text(recording.events, *others[number]))
     }
+
+
+def _answers(recording: Recording) -> dict[int, tuple[float, float]]:
+    """From the end of each turn that is to be answered to the beginning of the next one."""
+    said, sent = recording.said, recording.sent
+    asked = [number for number, turn in enumerate(said) if turn.expect in ("respond", "stop")]
+    ends = [sent.time(said[number].voice[-1][1] - 1) for number in asked]
+    begins = [sent.time(said[number].voice[0][0]) for number in asked[1:]]
+    return dict(zip(asked, zip(ends, [*begins, np.inf], strict=True), strict=True))
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two replies can be the same as far as they went. A server that says nothing is taken at its sound."""
+    shorter, longer = sorted((plain(one), plain(other)), key=len)
+    return longer.startswith(shorter)
 
 
 class _Agent:
@@ -359,9 +377,9 @@ def _distraction(
 ) -> None:
     fine = agent.voices(FINE_JOIN_S)
     course = None if uncut is None else agent.course(onset, limit, uncut)
-    # A reply that is silent between two of its words runs too: the same one uncut says more.
-    runs = any(voice.start <= onset < voice.end for voice in agent.voices(REPLY_JOIN_S))
-    if not runs and (course is None or not course.due):
+    # A reply that is silent between two of its words runs too: the same one uncut says more, or the server tells so.
+    due = _is_playing(recording.events, onset) if course is None else course.due
+    if not due and not any(voice.start <= onset < voice.end for voice in agent.voices(REPLY_JOIN_S)):
         turn.responded = any(onset < voice.start < min(limit, end + STOPPED_S) for voice in fine)
         turn.kept = not turn.responded
         return
@@ -387,6 +405,13 @@ def _distraction(
             turn.faded_ms = _ms(agent.line.time(course.faded) - onset)
         if course.resumed is not None:
             turn.resume_ms = max(0.0, _ms(agent.line.time(course.resumed) - end))
+
+
+def _is_playing(events: tuple[Event, ...], at: float) -> bool:
+    """Whether the server has told by then that it began to speak, and not that it stopped."""
+    kinds = ("output_audio_buffer.started", "output_audio_buffer.stopped", "output_audio_buffer.cleared")
+    told = [event.data["type"] for event in events if event.at < at and event.data.get("type") in kinds]
+    return bool(told) and told[-1] == kinds[0]
 
 
 def _status(event: Event) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from voice_agent.bench.checks import character_error, reply_text, turn_window
+from voice_agent.bench.checks import character_error, turn_window
 from voice_agent.bench.figures import CallFigures
-from voice_agent.bench.recording import RATE, Recording
+from voice_agent.bench.recording import RATE, Recording, reply_text
 from voice_agent.media.resample import Resampler
 
 JUDGE_RATE = 16_000

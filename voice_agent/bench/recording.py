@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -185,3 +185,24 @@ def _line_record(line: Line) -> dict[str, Any]:
 
 def _pairs(values: Iterable[Sequence[int]]) -> tuple[tuple[int, int], ...]:
     return tuple((first, second) for first, second in values)
+
+
+def heard_text(events: tuple[Event, ...], start: float, until: float) -> str:
+    """What the server says it understood between two moments."""
+    kind = "conversation.item.input_audio_transcription.completed"
+    return _texts(events, start, until, lambda data: data.get("type") == kind or _is_pcm_transcript(data, "user"))
+
+
+def reply_text(events: tuple[Event, ...], start: float, until: float) -> str:
+    """What the server says it answered between two moments."""
+    kind = "response.output_audio_transcript.done"
+    return _texts(events, start, until, lambda data: data.get("type") == kind or _is_pcm_transcript(data, "agent"))
+
+
+def _texts(events: tuple[Event, ...], start: float, until: float, wanted: Callable[[dict[str, Any]], bool]) -> str:
+    found = [event.data for event in events if start < event.at < until and wanted(event.data)]
+    return " ".join(str(data.get("transcript", data.get("text", ""))) for data in found).strip()
+
+
+def _is_pcm_transcript(data: dict[str, Any], role: str) -> bool:
+    return data.get("type") == "transcript" and data.get("role") == role and data.get("final", True) is True

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from voice_agent.bench.caller import MAX_CALL_S, Job
-from voice_agent.bench.checks import character_error, check, heard_text, turn_window
+from voice_agent.bench.checks import character_error, check, turn_window
 from voice_agent.bench.figures import measure
 from voice_agent.bench.link import Target
 from voice_agent.bench.quality import Judges
-from voice_agent.bench.recording import Recording
+from voice_agent.bench.recording import Recording, heard_text
 from voice_agent.bench.results import CallResult
 from voice_agent.bench.scenario import Scenario, uncut
 
