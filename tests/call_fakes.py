@@ -58,6 +58,7 @@ class FakeStream:
     language: str = "en"
     pushed: int = 0
     cancelled: bool = False
+    urgent: bool = False
     on_partial: Callable[[Transcript], None] | None = None
     hold: asyncio.Event | None = None
     full: bool = False
