@@ -16,6 +16,7 @@ one.
 from __future__ import annotations
 
 import argparse
+import bisect
 import json
 import random
 from collections.abc import Sequence
@@ -41,6 +42,7 @@ CONTRAST_WEIGHT = 0.5
 LEARNING_RATE = 1e-3
 WARM_UP_STEPS = 200
 AVERAGE_KEEP = 0.997  # a step, of the running average of the weights, which is what is evaluated and shipped
+ALIKE = 16  # part of a language's utterances, by length, that a batch is drawn from
 CLIP, LOG_STEPS, EVALUATION_STEPS = 1.0, 50, 200
 
 
@@ -166,14 +168,18 @@ class Corpus:
                 mel = normalised_mel(cache / language, line, space).clamp(min=MEL_FLOOR).numpy()
                 target = self.test if number < held_out else self.train
                 target[language].append(example(each, mel, ids))
+            self.train[language].sort(key=lambda e: len(e.mel))
 
     def draw(self, size: int, rng: random.Random) -> Batch:
         """As many utterances of one language as of the other, of like lengths."""
+        about = len(rng.choice(self.train[rng.choice(LANGUAGES)]).mel)
         chosen = []
         for language in LANGUAGES:
-            pool = sorted(rng.sample(self.train[language], size * 2), key=lambda e: len(e.mel))
-            first = rng.choice([0, size // 2, size, size * 3 // 2])
-            chosen += pool[first : first + size // 2]
+            pool = self.train[language]
+            many = min(len(pool), max(size, len(pool) // ALIKE))
+            middle = bisect.bisect(pool, about, key=lambda e: len(e.mel))
+            first = min(max(0, middle - many // 2), len(pool) - many)
+            chosen += rng.sample(pool[first : first + many], size // 2)
         return collate(chosen)
 
 
@@ -217,7 +223,8 @@ def train(options: argparse.Namespace) -> None:
         run.resume(state)
     rng = random.Random(run.step)
     for over in run.steps():
-        parts = losses(net, corpus.draw(options.batch, rng).to(device))
+        with torch.autocast(device, torch.bfloat16):
+            parts = losses(net, corpus.draw(options.batch, rng).to(device))
         loss = parts["mel"] + CONTRAST_WEIGHT * parts["contrast"] + DURATION_WEIGHT * parts["duration"]
         rate = options.rate * LEARNING_RATE * min(1.0, (run.step + 1) / WARM_UP_STEPS) * max(0.02, 1 - over)
         run.learn(loss, rate, CLIP, min(AVERAGE_KEEP, (run.step + 1) / (run.step + 11)))
