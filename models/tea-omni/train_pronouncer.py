@@ -6,7 +6,8 @@
 Takes minutes; to be run again whenever the thinker changes below its third layer. Every reply token is labelled with
 its phones by a lexicon (espeak-ng for English, pypinyin with tone sandhi for Mandarin), and the pronouncer learns to
 read them off the hidden states. Replies are those of the thinker's own dialogues, some of them with other words put in,
-and words in random order, so that a word's phones are known in any company.
+and words in random order, so that a word's phones are known in any company. Part of them follow a greeting in place of
+their own dialogue, as texts do that the agent is given to say.
 
 The acoustic part is that of CACHE/talker/talker.pt (`train_talker.py`), or with `--warm` that of shipped weights; the
 codec's projection is folded into its last layer here. Writes `--out`, and the curve to CACHE/talker/pronouncer.json.
@@ -38,12 +39,12 @@ from voice_agent.tea.decoder import Decoder
 from voice_agent.tea.talker import save
 from voice_agent.tea.talker_net import PAD, TalkerConfig, TalkerNet
 from voice_agent.tea.thinker import TeaThinker
-from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
+from voice_agent.tea.tokenizer import PUNCTUATION
 from voice_agent.weights import sha256_of
 
 BATCH_TURNS, BATCH_TOKENS = 32, 512
 LEARNING_RATE = 3e-3
-SALAD_PART, SWAPPED_PART = 0.3, 0.3
+SALAD_PART, SWAPPED_PART, GIVEN_PART = 0.3, 0.3, 0.4
 SEED_OF_TEST, TEST_TURNS = 987, 200
 
 
@@ -89,8 +90,9 @@ class Lexicon:
 class Source:
     """Turns to learn from, without end."""
 
-    def __init__(self, rng: random.Random, vocabulary: Vocabulary, lexicon: Lexicon) -> None:
-        self.rng, self.vocabulary, self.lexicon = rng, vocabulary, lexicon
+    def __init__(self, rng: random.Random, thinker: TeaThinker, lexicon: Lexicon) -> None:
+        vocabulary = thinker.vocabulary
+        self.rng, self.thinker, self.vocabulary, self.lexicon = rng, thinker, vocabulary, lexicon
         self.words: dict[Language, list[str]] = {
             language: [vocabulary.tokens[i] for i in ids if vocabulary.tokens[i][0].isalpha()]
             for language, ids in vocabulary.reply.items()
@@ -106,9 +108,11 @@ class Source:
                     reply = self._salad(language)
                 elif kind < SALAD_PART + SWAPPED_PART:
                     reply = [self._swapped(token, language) for token in reply]
-                tokens = [*sample.prompt, *sample.calls, *sample.results, *reply]
+                before = [*sample.prompt, *sample.calls, *sample.results]
+                if self.rng.random() < GIVEN_PART:
+                    before = self.thinker.before_given(language)
                 phones = self.lexicon.phones(reply, language)
-                yield Spoken(self.vocabulary.encode(tokens), phones, language)
+                yield Spoken(self.vocabulary.encode([*before, *reply]), phones, language)
 
     def _swapped(self, token: str, language: Language) -> str:
         """Now and then another word of the language instead of this one."""
@@ -185,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--thinker", type=Path, default=WEIGHTS / "thinker.safetensors")
     parser.add_argument("--codec", type=Path, default=WEIGHTS / "codec.safetensors")
     parser.add_argument("--out", type=Path, default=WEIGHTS / "talker.safetensors")
-    parser.add_argument("--turns", type=int, default=5000)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--turns", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--sharpening", type=float, default=SHARPENING, help="of the spectrum, see acoustic.py")
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args(arguments)
@@ -204,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     net.pronouncer.requires_grad_(True)
 
     def gather(seed: int, count: int) -> Tokens:
-        turns = islice(Source(random.Random(seed), thinker.vocabulary, lexicon), count)
+        turns = islice(Source(random.Random(seed), thinker, lexicon), count)
         with torch.no_grad():
             return tokens_of(thinker.decoder, list(turns), config.phone_slots)
 

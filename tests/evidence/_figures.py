@@ -1,7 +1,8 @@
 """The measured figures in the documents' tables: `python -m tests.evidence._figures` writes those of `evidence/` there.
 
 A row names its command, `make evidence NAME`, and the JSON of that name has its figures; `CALLERS=…-x make evidence
-spoken` has a JSON of its own. What a row says in words stays as it is.
+spoken` has a JSON of its own, and that of `make evaluate` lies beside the model's card. What a row says in words stays
+as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+VOICE = ROOT / "models" / "tea-omni" / "card" / "voice.json"
 DOCUMENTS = ("README.md", "README.zh.md", "models/tea-omni/README.md")
 
 
@@ -38,6 +40,7 @@ FIGURES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "asr": lambda record: _times(record["one_call"]["lag_ms"]),
     "aborts": lambda record: _times(record["stage_freed_ms"], 1),
     "hallucination": lambda record: [str(sum(record["turns"].values()))],
+    "evaluate": lambda record: [f"{100 * record[name]:.1f}" for name in ("zh_cer", "en_wer")],
     "calls-ended": lambda record: [f"{record['grown']['rss_mib']:+d}"],
 }
 """The numbers in the second cell of a row, in order."""
@@ -47,6 +50,8 @@ NUMBER = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?:/\d+)?")
 
 def named(row: str) -> str | None:
     """What a table's row has its figures from: the name of a record, and for the second kind of it a mark."""
+    if "`make evaluate`" in row:
+        return "evaluate"
     found = re.search(r"`(?:CALLERS=\S*callers-(\w+) )?make evidence ([a-z0-9-]+)`", row)
     if found is None:
         return None
@@ -64,7 +69,8 @@ def _row(line: str) -> str:
     name = named(line)
     if name not in FIGURES:
         return line
-    record = json.loads((ROOT / "evidence" / f"{name.split(' ')[0]}.json").read_text("utf-8"))
+    path = VOICE if name == "evaluate" else ROOT / "evidence" / f"{name.split(' ')[0]}.json"
+    record = json.loads(path.read_text("utf-8"))
     figures, cells = FIGURES[name](record), line.split("|")
     there = NUMBER.findall(cells[2])
     if len(there) != len(figures):

@@ -193,7 +193,7 @@ class TeaThinker:
     @torch.inference_mode()
     def hidden_of_reply(self, language: Language, text: str) -> list[TextToken]:
         """The tokens of a given reply with their hidden states, as if it answered a greeting."""
-        prompt = [*prompt_tokens(read(_greeted(language)), self.vocabulary), SAY]
+        prompt = self.before_given(language)
         tokens = self.vocabulary.text_tokens(text, MAX_REPLY)
         _, hidden = self.decoder(torch.tensor([self.vocabulary.encode(prompt + tokens)]))
         before: list[str | None] = [None, *tokens]
@@ -201,6 +201,10 @@ class TeaThinker:
             TextToken(self._ids.get(t, self._ids["<unk>"]), piece(t, b, language), h.clone())
             for t, b, h in zip(tokens, before, hidden[0, len(prompt) :], strict=False)
         ]
+
+    def before_given(self, language: Language) -> list[str]:
+        """The tokens that a given reply follows."""
+        return [*prompt_tokens(read(_greeted(language)), self.vocabulary), SAY]
 
     # ---- inside ----
 
