@@ -11,7 +11,7 @@ import pytest
 from tests.bench_signals import call
 from voice_agent.bench.figures import measure
 from voice_agent.bench.full_duplex_bench import Trial, scores, takes_turn, trials, word_count
-from voice_agent.bench.quality import JUDGE_RATE, Judges, reply_pcm
+from voice_agent.bench.quality import JUDGE_RATE, Judged, Judges, error_of, reply_pcm
 from voice_agent.bench.results import CallResult, Results, values_of
 
 SAID = [("respond", [(0.5, 1.5)]), ("stop", [(4.0, 5.0)]), ("respond", [(8.0, 9.0)])]
@@ -36,6 +36,13 @@ def test_a_reply_is_judged_by_what_was_heard_of_it() -> None:
     assert cut.mos == pytest.approx(2.4, abs=0.05)
     assert (cut.turn, cut.said, cut.cer) == (0, "one milk tea", None)
     assert (whole.turn, whole.cer) == (1, 0.2)
+
+
+def test_the_replies_of_a_call_count_by_their_length() -> None:
+    long, short = (Judged(0, 1.0, 3.0, "", said, cer) for said, cer in (("one milk tea", 0.2), ("no ice", 1.0)))
+    cut = Judged(0, 1.0, 3.0, "", "and so on", None)
+    assert error_of([long, cut, short]) == pytest.approx((10 * 0.2 + 5) / 15)
+    assert error_of([cut]) is None
 
 
 def test_what_judges_say_is_a_figure_and_is_kept(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ Whisper base, without the words of any menu; its error counts words that were lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from voice_agent.bench.checks import character_error, turn_window
 from voice_agent.bench.figures import CallFigures
 from voice_agent.bench.recording import RATE, Recording, reply_text
+from voice_agent.bench.spoken import plain
 from voice_agent.media.resample import Resampler
 
 JUDGE_RATE = 16_000
@@ -68,6 +69,16 @@ class Judges:
             error = character_error(said, words) if said and whole else None
             judged.append(Judged(number, round(len(pcm) / JUDGE_RATE, 2), round(mos, 3), words, said, error))
         return judged
+
+
+def error_of(replies: Sequence[Judged]) -> float | None:
+    """CER of all that these replies said, one after the other; None if nothing of it can be compared.
+
+    A reply of six characters is heard to the sixth or not, and so half of them without an error.
+    """
+    compared = [(reply.cer, len(plain(reply.said))) for reply in replies if reply.cer is not None]
+    characters = sum(length for _, length in compared)
+    return sum(cer * length for cer, length in compared) / characters if characters else None
 
 
 def reply_pcm(recording: Recording, figures: CallFigures, number: int) -> npt.NDArray[np.float32]:

@@ -46,7 +46,7 @@ KINDS = {
         Kind("skipped_ms", "skipped of a reply that goes on"),
         Kind("cer", "CER of what was understood"),
         Kind("dnsmos", "DNSMOS of a reply", "higher"),
-        Kind("reply_cer", "CER of a reply by an independent recogniser"),
+        Kind("reply_cer", "CER of a call's replies by an independent recogniser"),
         Kind("connect_ms", "offer → connected"),
         Kind("burst_ms", "most audio ahead of its time, a call"),
         Kind("packet_gap_p99_ms", "packet gap p99, a call"),

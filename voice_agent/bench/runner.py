@@ -18,7 +18,7 @@ from voice_agent.bench.caller import MAX_CALL_S, Job
 from voice_agent.bench.checks import character_error, check, turn_window
 from voice_agent.bench.figures import measure
 from voice_agent.bench.link import Target
-from voice_agent.bench.quality import Judges
+from voice_agent.bench.quality import Judges, error_of
 from voice_agent.bench.recording import Recording, heard_text
 from voice_agent.bench.results import CallResult
 from voice_agent.bench.scenario import Scenario, uncut
@@ -155,8 +155,10 @@ def judge(call: CallResult, out: Path, judges: Judges) -> CallResult:
     """A call of the run kept in `out`, with what the judges say of each reply in it."""
     recording = Recording.load(out / call.recording)
     replies = judges.replies(recording, measure(recording))
-    errors = tuple(reply.cer for reply in replies if reply.cer is not None)
-    return replace(call, dnsmos=tuple(reply.mos for reply in replies), reply_cer=errors)
+    error = error_of(replies)
+    return replace(
+        call, dnsmos=tuple(reply.mos for reply in replies), reply_cer=() if error is None else (round(error, 4),)
+    )
 
 
 def _reference(path: Path | None) -> Recording | None:
