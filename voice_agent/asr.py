@@ -8,7 +8,7 @@ many calls it is therefore the partials that become rare.
 
 A stream over a reply that is held until its words are known is urgent. Its partials come sooner, go before the others,
 on any worker and without rest, and are written under the few words that decide what becomes of the reply. Whoever asks
-for its final transcript gets one more of these first, as that takes half the time and is often all that was wanted.
+for its final transcript gets one more of these first, as that takes less time and is often all that was wanted.
 """
 
 from __future__ import annotations
