@@ -10,11 +10,26 @@ import torch
 from voice_agent.engine.protocols import CodecFrame, Language, Talker, TextToken
 from voice_agent.tea.codec import LatentSpace
 from voice_agent.tea.talker import LEAD_SECONDS, TeaTalker, save
-from voice_agent.tea.talker_net import LEFT, RIGHT, ResidualQuantiser, TalkerConfig, TalkerNet, placement
+from voice_agent.tea.talker_net import (
+    LANGUAGES,
+    LEFT,
+    RIGHT,
+    ResidualQuantiser,
+    TalkerConfig,
+    TalkerNet,
+    language_of,
+    placement,
+)
 from voice_agent.tea.thinker import TeaThinker
 
 WEIGHTS = Path(__file__).parents[1] / "models" / "tea-omni" / "weights" / "talker.safetensors"
-PHONES = ("pad", "sil/edge", "sil/.", "sil/,", *(f"en/{letter}" for letter in "abdefgiklmnoprstuvz"))
+PHONES = (
+    "pad",
+    "sil/edge",
+    "sil/.",
+    "sil/,",
+    *(f"{'en' if letter in 'aeiou' else 'zh'}/{letter}" for letter in "abdefgiklmnoprstuvz"),
+)
 
 
 def random_net() -> TalkerNet:
@@ -109,9 +124,11 @@ def test_streamed_latents_equal_one_pass_of_the_network(talker: TeaTalker, monke
     row = talker._row(2)
     frames = drain(talker, 2)
     padded = torch.tensor([[0] * LEFT + row.phones + [0] * RIGHT])
+    own = [LANGUAGES.index(language_of(talker.net.config.phones[phone]) or "en") for phone in row.phones]
+    languages = [1] * LEFT + own + [1] * RIGHT
     under, timing = placement(np.array(row.ends), range(len(frames)), talker.frame_rate)
     with torch.inference_mode():
-        content, _, _ = talker.net.encoder(padded, torch.tensor([1]))
+        content, _, _ = talker.net.encoder(padded, torch.tensor([languages]))
         offline = talker.net.frames(content[0][torch.from_numpy(under)][None], torch.from_numpy(timing)[None])
     assert_same(recorder.take(), offline[0])
 

@@ -24,12 +24,12 @@ import numpy.typing as npt
 import soundfile
 import soxr
 import torch
-from sentences_en import number
 from speech import WEIGHTS
 
 from voice_agent import weights
 from voice_agent.engine.protocols import Language, TextToken
 from voice_agent.tea.codec import TeaCodec
+from voice_agent.tea.numbers import english
 from voice_agent.tea.talker import TeaTalker
 from voice_agent.tea.thinker import TeaThinker
 
@@ -61,7 +61,7 @@ def en_units(text: str) -> list[str]:
     """Lower-case words, numbers in words."""
     text = re.sub(r"(?<=\d),(?=\d{3})", "", text.lower().replace("’", "'").replace("-", " "))
     text = re.sub(r"(\d+)\.(\d)(?!\d)", r"\1 point \2", text)
-    text = re.sub(r"\d+", lambda found: f" {number(int(found.group()) % 10000)} ", text)
+    text = re.sub(r"\d+", lambda found: f" {english(int(found.group()) % 10000)} ", text)
     for old, new in _SPELLINGS.items():
         text = re.sub(rf"(?<![a-z]){re.escape(old)}(?![a-z])", new, text)
     return re.findall(r"[a-z']+", text)

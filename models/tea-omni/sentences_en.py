@@ -11,11 +11,8 @@ from typing import Any
 
 import yaml
 
-ONES = (  # noqa: SIM905
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-TENS = ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+from voice_agent.tea.numbers import DIGITS
+from voice_agent.tea.numbers import english as number
 
 GENERAL = """
 The judge threw a bright yellow vase at the thick oak door.
@@ -271,18 +268,6 @@ That's fine.
 """.strip().split("\n")
 
 
-def number(n: int) -> str:
-    """A whole number from 0 to 9999 in words without hyphens, such as "two hundred and five"."""
-    if n < 20:
-        return ONES[n]
-    if n < 100:
-        return TENS[n // 10] + (f" {ONES[n % 10]}" if n % 10 else "")
-    unit, name = (100, "hundred") if n < 1000 else (1000, "thousand")
-    rest = n % unit
-    joint = " and " if rest and rest < 100 else " "
-    return f"{number(n // unit)} {name}" + (f"{joint}{number(rest)}" if rest else "")
-
-
 class Ordering:
     """Random replies of an ordering agent over the whole menu."""
 
@@ -324,8 +309,8 @@ class Ordering:
             drink += "s"
         if self.rng.random() < 0.6:
             options = self.options()
-            return f"{ONES[count]} {size}{drink}{',' if options.startswith('hot') else ' with'} {options}"
-        return f"{ONES[count]} {size}{drink}"
+            return f"{number(count)} {size}{drink}{',' if options.startswith('hot') else ' with'} {options}"
+        return f"{number(count)} {size}{drink}"
 
     def price(self) -> str:
         r = self.rng
@@ -340,7 +325,7 @@ class Ordering:
             lambda: f"So that's {item()}, and {item()}. {price()} in total.",
             lambda: f"You have {item()}, {item()}, and {item()}.",
             lambda: f"The total is {price()}.",
-            lambda: f"Your order number is {' '.join(r.choices(ONES[:10], k=r.choice([2, 3])))}.",
+            lambda: f"Your order number is {' '.join(r.choices(DIGITS['en'], k=r.choice([2, 3])))}.",
             lambda: f"Order {number(r.randint(1, 99))} is placed. That's {price()}, thank you.",
             lambda: f"The {pick(self.drinks)} is {price()}.",
             lambda: f"{pick(self.toppings)} cost {price()} extra.",

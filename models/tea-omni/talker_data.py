@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,17 @@ SHORTEST_SECONDS = 0.0125
 
 @dataclass(frozen=True)
 class Item:
-    """One utterance. `wav`: path in the teacher's folder; `phones`: of the shared inventory; `seconds`: float64[N]."""
+    """One utterance. `wav`: path in the teacher's folder; `phones`: of the shared inventory; `seconds`: float64[N].
+
+    `words`: of every word or character the place of its first phone.
+    """
 
     language: str
     wav: str
     text: str
     phones: tuple[str, ...]
     seconds: npt.NDArray[np.float64]
+    words: tuple[int, ...]
 
 
 def item(line: Line, folder: Path, language: str) -> Item:
@@ -44,13 +49,13 @@ def item(line: Line, folder: Path, language: str) -> Item:
 def _zh(line: Line) -> Item:
     pieces = [token["text"] for token in line["tokens"]]
     phones = [
-        (_named(name, "zh", pieces[token]), seconds)
+        (_named(name, "zh", pieces[token]), seconds, token)
         for (name, seconds), token in zip(line["phones"], line["phone_token"], strict=True)
     ]
     if line["phones"][0][0] == "sil":
-        phones[0] = (EDGE, phones[0][1])
+        phones[0] = (EDGE, phones[0][1], -1)
     else:
-        phones.insert(0, (EDGE, 0.0))
+        phones.insert(0, (EDGE, 0.0, -1))
     return _finished("zh", line, phones)
 
 
@@ -62,14 +67,14 @@ def _en(line: Line, folder: Path) -> Item:
     ends[-1] += EN_LATE_SECONDS
     _mend_pauses(names, ends, _silent(audio(folder, line).numpy()))
     seconds = np.diff(np.concatenate([np.zeros(1), ends]))
-    phones = [(EDGE, float(seconds[0]))]
+    phones = [(EDGE, float(seconds[0]), -1)]
     for name, length, owner in zip(names[1:-1], seconds[1:-1], owners[1:-1], strict=True):
-        phones.append((_named(name, "en", tokens[owner]), float(length)))
+        phones.append((_named(name, "en", tokens[owner]), float(length), owner))
     if names[-2] == "sil":
-        name, length = phones[-1]
-        phones[-1] = (name, length + float(seconds[-1]))
+        name, length, owner = phones[-1]
+        phones[-1] = (name, length + float(seconds[-1]), owner)
     else:
-        phones.append((EDGE, float(seconds[-1])))
+        phones.append((EDGE, float(seconds[-1]), -1))
     return _finished("en", line, phones)
 
 
@@ -110,18 +115,23 @@ def _mend_pauses(names: list[str], ends: npt.NDArray[np.float64], silent: npt.ND
         ends[index] = end
 
 
-def _finished(language: str, line: Line, phones: list[tuple[str, float]]) -> Item:
-    """With an edge of `EDGE_SECONDS` at the end, taken from the pause before it."""
+def _finished(language: str, line: Line, phones: list[tuple[str, float, int]]) -> Item:
+    """With an edge of `EDGE_SECONDS` at the end, taken from the pause before it. `phones`: name, seconds, token."""
     if phones[-1][0] != EDGE:
-        last, length = phones[-1]
+        last, length, owner = phones[-1]
         edge = min(EDGE_SECONDS, length / 2) if last.startswith("sil") else 0.0
-        phones[-1] = (last, length - edge)
-        phones.append((EDGE, edge))
-    seconds = np.array([length for _, length in phones])
+        phones[-1] = (last, length - edge, owner)
+        phones.append((EDGE, edge, -1))
+    seconds = np.array([length for _, length, _ in phones])
     total = seconds.sum()
     seconds = seconds.clip(SHORTEST_SECONDS)
     seconds *= total / seconds.sum()
-    return Item(language, line["wav"], line["text"], tuple(name for name, _ in phones), seconds)
+    words = tuple(
+        place
+        for place, ((_, _, before), (name, _, owner)) in enumerate(pairwise(phones), 1)
+        if owner != before and not name.startswith("sil/")
+    )
+    return Item(language, line["wav"], line["text"], tuple(name for name, _, _ in phones), seconds, words)
 
 
 def phone_inventory(items: Iterable[Item]) -> list[str]:

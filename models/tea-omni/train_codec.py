@@ -150,7 +150,7 @@ def train(options: argparse.Namespace) -> None:
     decoder.vocoder.synthesis.requires_grad_(False)
     trained = [p for p in decoder.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=RATE, betas=(0.8, 0.99))
-    run = Run(decoder, optimizer, checkpoint, options.minutes)
+    run = Run(decoder, [optimizer], checkpoint, options.minutes)
     if state:
         run.resume(state)
     for network in (run.net, run.average):

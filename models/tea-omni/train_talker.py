@@ -8,6 +8,9 @@ A teacher speaks a text much the same every time, so plain regression learns it.
 values of a codec frame; `train_pronouncer.py`, which writes the talker's weights, folds the codec's linear projection
 into the last layer, which then gives latents.
 
+Part of the utterances have a few words of the other teacher put into them, so that the talker can change languages, and
+with them voices, within a sentence.
+
 Reads CACHE/codec/space.safetensors and the teachers' speech. Goes on from CACHE/talker/talker.pt; `--warm` counts where
 there is no such checkpoint. Utterances with a sound that the weights do not know are left out. Uses a GPU if there is
 one.
@@ -20,7 +23,7 @@ import bisect
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,30 +31,35 @@ import numpy.typing as npt
 import torch
 from acoustic import MEL_SIZE, load_acoustic, load_shipped
 from speech import CACHE, normalised_mel, read_meta
-from talker_data import Item, item, phone_inventory
-from torch import Tensor
+from talker_data import SHORTEST_SECONDS, Item, item, phone_inventory
+from torch import Tensor, nn
 from training import Points, Run, plot, points, read_checkpoint, read_curve
 
 from voice_agent.tea.codec import MEL_CHANNELS, MEL_FLOOR, MEL_FRAMES, LatentSpace
-from voice_agent.tea.talker_net import LANGUAGES, LEFT, PAD, RIGHT, TalkerConfig, TalkerNet, placement
+from voice_agent.tea.talker_net import LANGUAGES, LEFT, PAD, RIGHT, TalkerConfig, TalkerNet, language_of, placement
 
 FRAME_RATE = 20.0
 HELD_OUT = 20  # utterances a language, the first ones
 DURATION_WEIGHT = 0.2
 CONTRAST_WEIGHT = 0.5
-LEARNING_RATE = 1e-3
+LEARNING_RATE, MUON_SCALE = 1e-3, 2.0
 WARM_UP_STEPS = 200
 AVERAGE_KEEP = 0.997  # a step, of the running average of the weights, which is what is evaluated and shipped
 ALIKE = 16  # part of a language's utterances, by length, that a batch is drawn from
+MIXED_PART, MIXED_WORDS = 0.15, 4  # of the utterances have so many words of the other language at most
+MEL_SECONDS = 1 / FRAME_RATE / MEL_FRAMES
 CLIP, LOG_STEPS, EVALUATION_STEPS = 1.0, 50, 200
 
 
 @dataclass(frozen=True)
 class Example:
-    """An item ready for a batch. `mel`: float32[T, 320], `under`: int64[T, WINDOW], `timing`: float32[T, WINDOW, 5]."""
+    """An item ready for a batch. `phones` and the `language` of each: int64[N], `mel`: float32[T, 320],
+    `under`: int64[T, WINDOW], `timing`: float32[T, WINDOW, 5].
+    """
 
     item: Item
     phones: Tensor
+    language: Tensor
     log_seconds: Tensor
     under: Tensor
     timing: Tensor
@@ -65,11 +73,51 @@ def example(item: Item, mel: npt.NDArray[np.float32], ids: dict[str, int]) -> Ex
     return Example(
         item,
         torch.tensor([ids[phone] for phone in item.phones]),
+        torch.tensor([LANGUAGES.index(language_of(phone) or item.language) for phone in item.phones]),
         torch.from_numpy(np.log(item.seconds)).float(),
         torch.from_numpy(under),
         torch.from_numpy(timing),
         torch.from_numpy(np.ascontiguousarray(mel[: frames * MEL_FRAMES]).reshape(frames, MEL_SIZE)).float(),
     )
+
+
+def mixed(host: Example, guest: Example, ids: dict[str, int], rng: random.Random) -> Example:
+    """`host` with some words of `guest`, cut and joined at the mel frames that are nearest to where words begin."""
+    place = rng.choice(host.item.words[1:])
+    first = rng.randrange(len(guest.item.words) - 1)
+    last = rng.randrange(first + 1, min(len(guest.item.words), first + MIXED_WORDS + 1))
+    begin, end = guest.item.words[first], guest.item.words[last]
+    before, cut = _part(host, 0, place)
+    inside, _ = _part(guest, begin, end)
+    after, _ = _part(host, place, len(host.phones))
+    item = replace(
+        host.item,
+        text=f"{host.item.text} + {guest.item.text}",
+        phones=(*host.item.phones[:place], *guest.item.phones[begin:end], *host.item.phones[place:]),
+        seconds=np.concatenate([before, inside, after]),
+        words=(),
+    )
+    mel = torch.cat([_mel(host)[:cut], _mel(guest)[slice(*_frames(guest, begin, end))], _mel(host)[cut:]])
+    return example(item, mel.numpy(), ids)
+
+
+def _mel(e: Example) -> Tensor:
+    """float32[4 T, 80]"""
+    return e.mel.reshape(-1, MEL_CHANNELS)
+
+
+def _frames(e: Example, begin: int, end: int) -> tuple[int, int]:
+    """The mel frames from the beginning of a phone to that of another."""
+    begins = np.concatenate([np.zeros(1), np.cumsum(e.item.seconds)]) / MEL_SECONDS
+    return round(begins[begin]), round(begins[end])
+
+
+def _part(e: Example, begin: int, end: int) -> tuple[npt.NDArray[np.float64], int]:
+    """Seconds of some phones, the last one's such that all last whole mel frames; and the frame that they end at."""
+    first, last = _frames(e, begin, end)
+    seconds = e.item.seconds[begin:end].copy()
+    seconds[-1] = max(SHORTEST_SECONDS / 2, seconds[-1] + (last - first) * MEL_SECONDS - seconds.sum())
+    return seconds, last
 
 
 @dataclass(frozen=True)
@@ -95,7 +143,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     window, timing = examples[0].under.shape[1], examples[0].timing.shape[2]
     batch = Batch(
         torch.full((rows, LEFT + phones + RIGHT), PAD),
-        torch.tensor([LANGUAGES.index(e.item.language) for e in examples]),
+        torch.tensor([[LANGUAGES.index(e.item.language)] for e in examples]).repeat(1, LEFT + phones + RIGHT),
         torch.zeros(rows, phones),
         torch.zeros(rows, phones),
         torch.zeros(rows, frames, window, dtype=torch.long),
@@ -105,7 +153,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     )
     for row, e in enumerate(examples):
         n, t = len(e.phones), len(e.mel)
-        batch.phones[row, LEFT : LEFT + n] = e.phones
+        batch.phones[row, LEFT : LEFT + n], batch.language[row, LEFT : LEFT + n] = e.phones, e.language
         batch.log_seconds[row, :n] = e.log_seconds
         batch.phone_mask[row, 1 : n - 1] = 1  # the edges' lengths are the teachers' margins
         batch.under[row, :t], batch.timing[row, :t], batch.mel[row, :t] = e.under, e.timing, e.mel
@@ -159,6 +207,7 @@ class Corpus:
         ids = {name: index for index, name in enumerate(self.phones)}
         self.train: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
         self.test: dict[str, list[Example]] = {language: [] for language in LANGUAGES}
+        self.mixtures: dict[str, list[Example]] = {}
         self.left_out = 0
         for language in LANGUAGES:
             for number, (line, each) in enumerate(zip(lines[language], items[language], strict=True)):
@@ -168,14 +217,22 @@ class Corpus:
                 mel = normalised_mel(cache / language, line, space).clamp(min=MEL_FLOOR).numpy()
                 target = self.test if number < held_out else self.train
                 target[language].append(example(each, mel, ids))
-            self.train[language].sort(key=lambda e: len(e.mel))
+        rng = random.Random(0)
+        long = {language: [e for e in self.train[language] if len(e.item.words) > 1] for language in LANGUAGES}
+        for host, guest in (LANGUAGES, LANGUAGES[::-1]):
+            chosen = rng.sample(long[host], int(MIXED_PART * len(long[host]))) if long[guest] else []
+            self.mixtures[host] = [mixed(e, rng.choice(long[guest]), ids, rng) for e in chosen]
+        self._pools = {
+            language: sorted([*self.train[language], *self.mixtures[language]], key=lambda e: len(e.mel))
+            for language in LANGUAGES
+        }
 
     def draw(self, size: int, rng: random.Random) -> Batch:
         """As many utterances of one language as of the other, of like lengths."""
-        about = len(rng.choice(self.train[rng.choice(LANGUAGES)]).mel)
+        about = len(rng.choice(self._pools[rng.choice(LANGUAGES)]).mel)
         chosen = []
         for language in LANGUAGES:
-            pool = self.train[language]
+            pool = self._pools[language]
             many = min(len(pool), max(size, len(pool) // ALIKE))
             middle = bisect.bisect(pool, about, key=lambda e: len(e.mel))
             first = min(max(0, middle - many // 2), len(pool) - many)
@@ -191,6 +248,22 @@ def evaluate(net: TalkerNet, corpus: Corpus, device: str) -> dict[str, float]:
             for name, value in losses(net, collate(examples).to(device)).items():
                 report[f"{language}_{name}"] = round(value.item(), 4)
     return report
+
+
+def optimizers(net: TalkerNet) -> list[torch.optim.Optimizer]:
+    """Muon (Jordan et al., 2024) for the matrices between hidden layers, AdamW for the rest of the acoustic part."""
+    frames = net.frames
+    linear = [frames.window, frames.timing, net.encoder.content, net.encoder.duration[0]]
+    linear += [layer for block in frames.blocks for layer in block.children() if isinstance(layer, nn.Linear)]
+    matrices = [layer.weight for layer in linear]
+    names = {id(matrix) for matrix in matrices}
+    rest = [p for p in (*net.encoder.parameters(), *frames.parameters()) if id(p) not in names]
+    return [
+        torch.optim.Muon(
+            [{"params": matrices, "scale": MUON_SCALE}], lr=1.0, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(rest, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01),
+    ]
 
 
 def train(options: argparse.Namespace) -> None:
@@ -215,9 +288,7 @@ def train(options: argparse.Namespace) -> None:
     if warm:
         load_acoustic(net, warm[1])
     net.to(device).train()
-    acoustic = [*net.encoder.parameters(), *net.frames.parameters()]
-    optimizer = torch.optim.AdamW(acoustic, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
-    run = Run(net, optimizer, checkpoint, options.minutes)
+    run = Run(net, optimizers(net), checkpoint, options.minutes)
     run.extra = {"config": config.to_json()}
     if state:
         run.resume(state)

@@ -33,8 +33,8 @@ class Run(Generic[Net]):
     every `CHECKPOINT_S` seconds and at the end, with `curve.json` beside it.
     """
 
-    def __init__(self, net: Net, optimizer: torch.optim.Optimizer, path: Path, minutes: float) -> None:
-        self.net, self.optimizer, self.path, self.budget_s = net, optimizer, path, minutes * 60
+    def __init__(self, net: Net, optimizers: Sequence[torch.optim.Optimizer], path: Path, minutes: float) -> None:
+        self.net, self.optimizers, self.path, self.budget_s = net, optimizers, path, minutes * 60
         self.average = copy.deepcopy(net).eval()
         self.extra: dict[str, Any] = {}
         """Goes into the checkpoint as it is."""
@@ -46,7 +46,8 @@ class Run(Generic[Net]):
         """Go on from `read_checkpoint`."""
         self.net.load_state_dict(state["net"])
         self.average.load_state_dict(state["average"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self.step, self.seconds, self.curve = state["step"], state["seconds"], state["curve"]
 
     def steps(self) -> Iterator[float]:
@@ -63,14 +64,18 @@ class Run(Generic[Net]):
         self.save()
 
     def learn(self, loss: Tensor, rate: float, clip: float, keep: float) -> None:
-        """One step of the optimizer at this learning rate; the average keeps the part `keep` of itself."""
-        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.zero_grad(set_to_none=True)
+        """One step of the optimizers at this learning rate, times the `scale` of a group that has one.
+
+        The average keeps the part `keep` of itself.
+        """
+        groups = [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        for group in groups:
+            group["lr"] = rate * group.get("scale", 1.0)
+        self.net.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(trained, clip)
-        self.optimizer.step()
+        nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
         self.step += 1
         with torch.no_grad():
             for mean, value in zip(self.average.parameters(), self.net.parameters(), strict=True):
@@ -90,7 +95,8 @@ class Run(Generic[Net]):
     def save(self) -> None:
         state = {
             "net": self.net.state_dict(), "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(), "step": self.step, "seconds": self.seconds, "curve": self.curve,
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": self.step, "seconds": self.seconds, "curve": self.curve,
         }  # fmt: skip
         partial = self.path.with_suffix(".tmp")
         torch.save(state | self.extra, partial)

@@ -29,6 +29,7 @@ from voice_agent.tea.talker_net import (
     ResidualQuantiser,
     TalkerConfig,
     TalkerNet,
+    language_of,
     placement,
 )
 
@@ -64,6 +65,8 @@ class TeaTalker:
         config = net.config
         self._edge = config.phones.index(EDGE_PHONE)
         self._pauses = frozenset(i for i, name in enumerate(config.phones) if name.startswith("sil/"))
+        languages = [language_of(name) for name in config.phones]
+        self._languages = [LANGUAGES.index(language) if language else None for language in languages]
         self._rows: list[_Row | None] = [None] * slots
         self._past = torch.zeros(slots, config.blocks, config.block_kernel - 1, config.width)
         self._look_ahead_seconds = SUBFRAMES_AHEAD / SUBFRAMES / config.frame_rate
@@ -81,7 +84,8 @@ class TeaTalker:
         return TeaTalker(net, slots)
 
     def start(self, slot: int, language: Language, voice: str = "") -> None:
-        """A new reply. There is one voice a language; `voice` must be empty or name the language."""
+        """A new reply. There is one voice a language, words of the other one in a sentence are spoken by the other
+        voice; `voice` must be empty or name the language."""
         if self._rows[slot] is not None:
             raise ValueError(f"expected a free slot, got slot {slot}, which is in use")
         if voice not in ("", language):
@@ -186,7 +190,8 @@ class TeaTalker:
 
     def _encode(self, row: _Row, phone: int) -> None:
         """Features and time for the phone that has all of its context with this one."""
-        encoded = self.net.encoder.step(phone, row.language, row.encoder)
+        language = self._languages[phone]
+        encoded = self.net.encoder.step(phone, row.language if language is None else language, row.encoder)
         if encoded is None:
             return
         content, predicted = encoded

@@ -34,6 +34,12 @@ EDGE_PHONE = "sil/edge"
 LANGUAGES = ("zh", "en")
 
 
+def language_of(phone: str) -> str | None:
+    """The language of a phone by its name; None for a pause, which has that of its sentence."""
+    language = phone.partition("/")[0]
+    return language if language in LANGUAGES else None
+
+
 @dataclass(frozen=True)
 class TalkerConfig:
     """Sizes of the network. `phones[0]` is padding; `phone_slots` the most phones of one token."""
@@ -112,8 +118,8 @@ class PhoneEncoder(nn.Module):
         self.content = nn.Linear(2 * width, config.window_width)
 
     def context(self, phones: Tensor, language: Tensor) -> Tensor:
-        """int64[B, LEFT + N + RIGHT], int64[B] to float32[B, N, width]."""
-        x = (self.phone(phones) + self.language(language)[:, None]).transpose(1, 2)
+        """int64[B, LEFT + N + RIGHT] twice, the second the language of every phone, to float32[B, N, width]."""
+        x = (self.phone(phones) + self.language(language)).transpose(1, 2)
         back = LEFT // 4
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             y = F.gelu(convolution(norm(x.transpose(1, 2)).transpose(1, 2)))
@@ -123,7 +129,8 @@ class PhoneEncoder(nn.Module):
         return features
 
     def forward(self, phones: Tensor, language: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Features float32[B, N, window_width], log seconds float32[B, N] and the GRU's state after them."""
+        """Of `context`'s arguments: features float32[B, N, window_width], log seconds float32[B, N] and the GRU's state
+        after them."""
         context = self.context(phones, language)
         past, state = self.gru(context, state)
         joined = torch.cat([context, past], -1)

@@ -50,7 +50,7 @@ class _Row:
     replying: bool = False
     resting: bool = False
     spoken: list[str] = field(default_factory=list)
-    script: list[str] | None = None
+    script: list[tuple[str, str]] | None = None
     done: bool = False
 
 
@@ -143,7 +143,7 @@ class TeaThinker:
         self._before[:, slot] = 0
         row = self._rows[slot] = _Row(request.language, state, prompt, _key(request))
         if request.say:
-            row.script, row.replying = self.vocabulary.text_tokens(request.say, MAX_REPLY), True
+            row.script, row.replying = self._script(request.say, request.language, len(prompt)), True
             row.waiting = [*prompt, self._ids[SAY]]
 
     @torch.inference_mode()
@@ -194,12 +194,12 @@ class TeaThinker:
     def hidden_of_reply(self, language: Language, text: str) -> list[TextToken]:
         """The tokens of a given reply with their hidden states, as if it answered a greeting."""
         prompt = self.before_given(language)
-        tokens = self.vocabulary.text_tokens(text, MAX_REPLY)
-        _, hidden = self.decoder(torch.tensor([self.vocabulary.encode(prompt + tokens)]))
-        before: list[str | None] = [None, *tokens]
+        script = self._script(text, language, len(prompt))
+        ids = self.vocabulary.encode([token for token, _ in script])
+        _, hidden = self.decoder(torch.tensor([self.vocabulary.encode(prompt) + ids]))
         return [
-            TextToken(self._ids.get(t, self._ids["<unk>"]), piece(t, b, language), h.clone())
-            for t, b, h in zip(tokens, before, hidden[0, len(prompt) :], strict=False)
+            TextToken(token, text, state.clone())
+            for token, (_, text), state in zip(ids, script, hidden[0, len(prompt) :], strict=True)
         ]
 
     def before_given(self, language: Language) -> list[str]:
@@ -213,6 +213,13 @@ class TeaThinker:
         if row is None:
             raise ValueError(f"expected a started slot, got {slot}, which is free")
         return row
+
+    def _script(self, text: str, language: Language, after: int) -> list[tuple[str, str]]:
+        """Tokens and their texts. Raises ValueError for a text that is too long."""
+        script, most = self.vocabulary.said_tokens(text, language), MAX_LENGTH - after - 2
+        if len(script) > most:
+            raise ValueError(f"expected a text of {most} words or characters at most to say, got {len(script)}")
+        return script
 
     def _prefill(self, slot: int, row: _Row) -> tuple[Tensor, Tensor]:
         """Read the waiting ids of one row: logits and hidden state of the last."""
@@ -266,10 +273,11 @@ class TeaThinker:
             return self._call(row, logits)
         token = row.spoken[-1] if row.spoken else None
         before = row.spoken[-2] if len(row.spoken) > 1 else None
+        place = len(row.spoken) - 1
         self._choose_reply(row, logits)
         if token is None:
             return Thought()
-        text = piece(token, before, row.language)
+        text = row.script[place][1] if row.script else piece(token, before, row.language)
         return Thought(token=TextToken(self._ids.get(token, self._ids["<unk>"]), text, hidden.clone()))
 
     def _call(self, row: _Row, logits: Tensor) -> Thought:
@@ -292,7 +300,7 @@ class TeaThinker:
         if row.script is not None:
             row.done = len(row.spoken) == len(row.script) or row.length >= MAX_LENGTH - 1
             if not row.done:
-                token = row.script[len(row.spoken)]
+                token, _ = row.script[len(row.spoken)]
                 row.spoken.append(token)
                 row.waiting = [self._ids.get(token, self._ids["<unk>"])]
             return

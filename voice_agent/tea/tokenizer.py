@@ -2,7 +2,8 @@
 
 One token is one Chinese character, one lower-case English word, one punctuation mark, or one decimal digit with
 its place (`T1 U8` is 18, so that a number is copied digit by digit and read by place). English words that are
-not in the vocabulary are spelled in letters after `^`. The tokens that a thinker may write come first.
+not in the vocabulary are spelled in letters after `^`. The tokens that a thinker may write come first. Words that are
+only said, never read, have tokens of their own with `SAID` before them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pypinyin import Style, lazy_pinyin
+
 from voice_agent.engine.protocols import Language
+from voice_agent.tea.reading import read_aloud
 
 PLACES = "UTHM"
+SAID = "say:"
 PUNCTUATION = {",": "，", ".": "。", "?": "？", "!": "！"}
-_MARKS = {"、": ",", "。": ".", ";": ",", ":": ",", "…": ".", "~": ",", "—": ","}
+_MARKS = {
+    "，": ",", "。": ".", "？": "?", "！": "!", "、": ",", "；": ",", "：": ",",
+    ";": ",", ":": ",", "…": ".", "~": ",", "—": ",",
+}  # fmt: skip
 _PIECE = re.compile(r"[0-9]+(?:\.5(?![0-9]))?|[a-z]+(?:'[a-z]+)*|[,.?!%]|[㐀-鿿]")
 _CAPITAL = {"i": "I", "i'm": "I'm", "i'll": "I'll", "i've": "I've", "i'd": "I'd"}
 
@@ -86,22 +95,63 @@ class Vocabulary:
     def text_tokens(self, text: str, limit: int = 96) -> list[str]:
         """Tokens of recognised or spoken text, in either language; the last `limit` of them."""
         text = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
-        text = "".join(self.variants.get(_MARKS.get(c, c), _MARKS.get(c, c)) for c in text)
         tokens: list[str] = []
-        for piece in _PIECE.findall(text):
-            if piece[0].isdigit():
-                whole = piece.removesuffix(".5")
-                if len(whole) <= 4 and (whole[0] != "0" or len(whole) == 1):
-                    tokens += number_tokens(float(piece))
-                else:
-                    tokens += ["U" + digit for digit in whole]
-            elif piece in self.ids:
-                tokens.append(piece)
-            elif piece[0].isascii() and piece[0].isalpha():
-                tokens += ["^", *("_" + letter for letter in piece if letter != "'")]
-            else:
-                tokens.append("<unk>")
+        for match in _PIECE.finditer(self._plain(text)):
+            tokens += self._tokens(match.group())
         return tokens[-limit:]
+
+    def said_tokens(self, text: str, language: Language) -> list[tuple[str, str]]:
+        """Tokens of a text that is read aloud, each with the part of the text that it stands for.
+
+        The parts add up to `read_aloud`'s text, spaces and marks without a sound included. A character that is not
+        known has the token of one that sounds alike, a word that is not known those of its letters.
+        """
+        text = read_aloud(text, language)
+        said: list[tuple[str, str]] = []
+        over = 0
+        for match in _PIECE.finditer(self._plain(text)):
+            word = match.group()
+            tokens = [SAID + word] if SAID + word in self.ids else self._tokens(word)
+            if tokens == ["<unk>"]:
+                tokens = [self._sounding_like(word)]
+            if tokens[0] == "^":
+                tokens = tokens[1:]
+            ends = [match.end()] * len(tokens)
+            if len(tokens) > 1:
+                letters = [place for place, letter in enumerate(word, match.start() + 1) if letter != "'"]
+                ends = [*letters[:-1], match.end()]
+            for token, end in zip(tokens, ends, strict=True):
+                said.append((token, text[over:end]))
+                over = end
+        if said:
+            said[-1] = (said[-1][0], said[-1][1] + text[over:])
+        return said
+
+    def _plain(self, text: str) -> str:
+        """As long as the text: lower case, simplified characters, few marks."""
+        lower = (c.lower() if len(c.lower()) == 1 else c for c in text)
+        return "".join(self.variants.get(_MARKS.get(c, c), _MARKS.get(c, c)) for c in lower)
+
+    def _tokens(self, piece: str) -> list[str]:
+        if piece[0].isdigit():
+            whole = piece.removesuffix(".5")
+            if len(whole) <= 4 and (whole[0] != "0" or len(whole) == 1):
+                return number_tokens(float(piece))
+            return ["U" + digit for digit in whole]
+        if piece in self.ids:
+            return [piece]
+        if piece[0].isascii() and piece[0].isalpha():
+            return ["^", *("_" + letter for letter in piece if letter != "'")]
+        return ["<unk>"]
+
+    def _sounding_like(self, character: str) -> str:
+        sound = _sound(character)
+        return next((t for t in self.tokens if "㐀" <= t <= "鿿" and len(t) == 1 and _sound(t) == sound), "<unk>")
+
+
+@cache
+def _sound(character: str) -> str:
+    return lazy_pinyin(character, style=Style.TONE3)[0]
 
 
 def piece(token: str, before: str | None, language: Language) -> str:

@@ -6,47 +6,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from voice_agent.tea.numbers import english as number
+
 from . import zh
 from .words import phrases
 
 Item = dict[str, Any]
-ONES = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-TENS = ["-", "-", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 SAY = phrases("en")
 DRINK = {name: words[0] for name, words in SAY.names.items()}
-
-
-def number(value: int) -> str:
-    """one to nine thousand nine hundred and ninety nine."""
-    if value < 20:
-        return ONES[value]
-    if value < 100:
-        return TENS[value // 10] + (" " + ONES[value % 10] if value % 10 else "")
-    unit, name = (1000, "thousand") if value >= 1000 else (100, "hundred")
-    head, rest = divmod(value, unit)
-    joint = " and " if rest < 100 else " "
-    return f"{number(head)} {name}" + (joint + number(rest) if rest else "")
 
 
 def count(value: int) -> str:

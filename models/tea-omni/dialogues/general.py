@@ -62,6 +62,7 @@ def _folder(package: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
+@functools.cache
 def spoken(language: Language) -> list[str]:
     """Those that a teacher can read: whole sentences."""
     ends = "。？！，、" if language == "zh" else ".?!"

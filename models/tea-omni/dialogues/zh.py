@@ -6,32 +6,14 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from voice_agent.tea.numbers import mandarin as number
+
 from .words import phrases
 
 Item = dict[str, Any]
-DIGITS = "零一二三四五六七八九"
 SAY = phrases("zh")
 DRINK = {name: words[0] for name, words in SAY.names.items()}
 # How a choice is said before the drink (少冰的…), and on its own (…，冰少一点).
-
-
-def number(value: int) -> str:
-    """一 to 九千九百九十九, as read aloud."""
-    if value < 10:
-        return DIGITS[value]
-    if value < 20:
-        return "十" + (DIGITS[value - 10] if value > 10 else "")
-    text = ""
-    rest, zero = value, False
-    for unit, name in ((1000, "千"), (100, "百"), (10, "十"), (1, "")):
-        digit, rest = divmod(rest, unit)
-        if digit:
-            lead = "两" if digit == 2 and unit >= 100 else DIGITS[digit]
-            text += ("零" if zero and text else "") + lead + name
-            zero = False
-        else:
-            zero = True
-    return text
 
 
 def count(value: int) -> str:
