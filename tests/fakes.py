@@ -85,10 +85,12 @@ class FakeTalker:
         self.slots, self.frames_per_token, self.gate = slots, frames_per_token, Gate()
         self.rows: dict[int, dict[str, Any]] = {}
         self.languages: list[Language] = []
+        self.speeds: list[float] = []
 
-    def start(self, slot: int, language: Language, voice: str = "") -> None:
+    def start(self, slot: int, language: Language, voice: str = "", speed: float = 1.0) -> None:
         assert slot not in self.rows
         self.languages.append(language)
+        self.speeds.append(speed)
         self.rows[slot] = {"tokens": [], "made": 0, "complete": False}
 
     def push(self, slot: int, tokens: Sequence[TextToken]) -> None:
@@ -151,6 +153,7 @@ class FakeCodec:
 
 class FakeModel:
     name = "fake"
+    speeds = (0.5, 1.5)
 
     def __init__(
         self,

@@ -288,6 +288,27 @@ def test_a_client_that_never_gives_its_output_costs_a_slot_for_a_bounded_time(
     run(work)
 
 
+def test_replies_are_as_fast_as_the_client_asks_if_the_model_speaks_so() -> None:
+    async def work() -> None:
+        async with in_call(Bench(FakeModel(), [""])) as bench:
+            say(bench, "hi")
+            for asked, speed in enumerate((None, 1.25), 1):
+                if speed:
+                    ask(bench, "session.update", session={"audio": {"output": {"speed": speed}}})
+                    assert bench.last("session.updated")["session"]["audio"]["output"]["speed"] == speed
+                ask(bench, "response.create")
+                await bench.until(lambda asked=asked: len(bench.model.talker.speeds) == asked)
+                ask(bench, "response.cancel")
+                await bench.until(lambda: bench.session.turn is None)
+            assert bench.model.talker.speeds == [1.0, 1.25]
+            ask(bench, "session.update", session={"audio": {"output": {"speed": 0.3}}})
+            assert refused(bench, "session.update") == "invalid_value"
+            assert "expected 0.5 to 1.5" in bench.last("error")["error"]["message"]
+            assert bench.session.settings.speed == 1.25
+
+    run(work)
+
+
 def test_tools_that_the_model_does_not_know_are_refused() -> None:
     class Particular(FakeModel):
         def check(self, tools: Any) -> None:
@@ -373,7 +394,7 @@ def test_a_setting_that_cannot_be_served_is_refused_and_one_without_effect_is_no
         "audio.input.format.type": audio("input", format={"type": "audio/pcmu"}),
         "audio.output.format.type": audio("output", format={"type": "audio/pcma"}),
         "audio.input.format.rate": audio("input", format={"type": "audio/pcm", "rate": 16000}),
-        "audio.output.speed": audio("output", speed=1.5),
+        "audio.output.speed": audio("output", speed=1.6),
         "audio.input.turn_detection.idle_timeout_ms": audio(
             "input", turn_detection={"type": "server_vad", "idle_timeout_ms": 6000}
         ),

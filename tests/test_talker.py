@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -215,6 +216,23 @@ def test_misuse_is_refused(talker: TeaTalker) -> None:
     talker.finish(1)
     with pytest.raises(ValueError, match="after the end"):
         talker.push(1, reply(talker, 1, seed=0))
+
+
+def test_a_reply_is_spoken_as_fast_as_asked_and_its_edges_as_ever(talker: TeaTalker) -> None:
+    tokens = reply(talker, 9, seed=2)
+    ends = []
+    for slot, speed in enumerate((1.0, 1.25)):
+        talker.start(slot, "en", speed=speed)
+        talker.push(slot, tokens)
+        talker.finish(slot)
+        ends.append(np.array(talker._row(slot).ends))
+        assert len(drain(talker, slot)) == math.ceil(ends[-1][-1] * talker.frame_rate)
+    usual, faster = (np.diff(each) for each in ends)
+    assert np.allclose(np.clip(usual[:-2] / 1.25, 0.0125, None), faster[:-2])
+    assert ends[0][0] == ends[1][0] == LEAD_SECONDS
+    for speed in (0.4, 1.6):
+        with pytest.raises(ValueError, match="expected a speed"):
+            talker.start(3, "en", speed=speed)
 
 
 def test_saved_weights_speak_the_same(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ class Turn:
         session = self.session
         self._progress_at = time.perf_counter()
         request = replace(request, conversation=session.conversation_id, seed=zlib.crc32(self.id.encode()))
-        self.reply = session.runtime.engine.reply(request, self, speak=self._spoken)
+        self.reply = session.runtime.engine.reply(request, self, speak=self._spoken, speed=session.settings.speed)
         self._when_certain(self.told.created)
 
     def _take_language(self) -> None:

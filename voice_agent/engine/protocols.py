@@ -188,7 +188,8 @@ class Talker(Protocol):
     slots: int
     frame_rate: float
 
-    def start(self, slot: int, language: Language, voice: str = "") -> None: ...
+    def start(self, slot: int, language: Language, voice: str = "", speed: float = 1.0) -> None:
+        """A new reply. `speed`: how much faster than usual it is spoken, one of the model's `speeds`."""
 
     def push(self, slot: int, tokens: Sequence[TextToken]) -> None:
         """More reply text for the row."""
@@ -235,6 +236,10 @@ class KnowsTools(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def speeds(self) -> tuple[float, float]:
+        """How slowly and how fast it can speak, as factors of its usual pace."""
 
     def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError, with a sentence that says which model takes them, if these tools are not known."""

@@ -205,13 +205,21 @@ class Engine:
         self.sample_rate = self.codec.model.sample_rate
         self.samples_per_frame = self.codec.model.samples_per_frame
 
-    def reply(self, request: ThinkRequest, listener: ReplyListener, *, speak: bool = True, voice: str = "") -> Reply:
+    def reply(
+        self,
+        request: ThinkRequest,
+        listener: ReplyListener,
+        *,
+        speak: bool = True,
+        voice: str = "",
+        speed: float = 1.0,
+    ) -> Reply:
         """Start a reply. `speak=False`: text and tool calls alone. Call it on the event loop."""
         reply = Reply(next(self.thinker.ids), self, listener, asyncio.get_running_loop(), speak)
         reply.marks.submitted = time.perf_counter()
         if speak:
             self.codec.submit(reply.rid, reply._on_pcm, reply._on_failed)
-            self.talker.submit(reply.rid, request.language, reply._on_frame, reply._on_failed, voice)
+            self.talker.submit(reply.rid, request.language, reply._on_frame, reply._on_failed, voice, speed)
         self.thinker.submit(reply.rid, replace(request, speak=speak), reply._on_thought, reply._on_failed)
         return reply
 

@@ -180,6 +180,7 @@ class ThinkerStage(Stage[ThinkRow]):
 class TalkRow(Row):
     language: Language = "zh"
     voice: str = ""
+    speed: float = 1.0
     on_frame: Callable[[CodecFrame | None], None] = lambda frame: None
     played: int = 0
     backlog: list[TextToken] = field(default_factory=list)
@@ -202,8 +203,9 @@ class TalkerStage(Stage[TalkRow]):
         on_frame: Callable[[CodecFrame | None], None],
         fail: Callable[[str, BaseException], None],
         voice: str = "",
+        speed: float = 1.0,
     ) -> None:
-        self._admit(TalkRow(rid, fail, language=language, voice=voice, on_frame=on_frame))
+        self._admit(TalkRow(rid, fail, language=language, voice=voice, speed=speed, on_frame=on_frame))
 
     def push(self, rid: int, token: TextToken) -> None:
         def command(row: TalkRow) -> None:
@@ -239,7 +241,7 @@ class TalkerStage(Stage[TalkRow]):
         self._on(rid, command)
 
     def _start(self, row: TalkRow, slot: int) -> None:
-        self.model.start(slot, row.language, row.voice)
+        self.model.start(slot, row.language, row.voice, row.speed)
         row.reads = True
         if row.backlog:
             self.model.push(slot, row.backlog)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from transformers import Qwen3OmniMoeConfig, Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExtractor
@@ -27,6 +27,7 @@ class QwenOmni:
     talker: QwenTalker
     codec: QwenCodec
     name: str
+    speeds: ClassVar[tuple[float, float]] = (1.0, 1.0)
 
     @classmethod
     def of(
@@ -61,6 +62,7 @@ class QwenCard:
 
     name: str
     takes_tools: bool
+    speeds: ClassVar[tuple[float, float]] = (1.0, 1.0)
 
     def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError if there are tools and the tokenizer cannot write calls."""

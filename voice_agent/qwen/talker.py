@@ -105,8 +105,10 @@ class QwenTalker:
 
     # ---- the protocol ----
 
-    def start(self, slot: int, language: Language, voice: str = "") -> None:
-        """Raises ValueError for a slot in use or a voice that the model does not have."""
+    def start(self, slot: int, language: Language, voice: str = "", speed: float = 1.0) -> None:
+        """Raises ValueError for a slot in use, a voice that the model does not have, or another speed than its own."""
+        if speed != 1.0:
+            raise ValueError(f"expected a speed of 1, the only one of Qwen3-Omni, got {speed}")
         if self._rows[slot] is not None:
             raise ValueError(f"expected a free slot, got {slot}, which is in use")
         self._rows[slot] = _Row(language, self._speaker(voice or self.voice))

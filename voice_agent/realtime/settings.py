@@ -43,6 +43,12 @@ class Settings:
             if len(set(names)) < len(names):
                 raise ValueError(f"tools: expected different names, got {names}")
             self._runtime.engine.model.check(_with_tools(self._runtime.schemas, config))
+        slowest, fastest = self._runtime.engine.model.speeds
+        if not slowest <= _speed(config) <= fastest:
+            model = self._runtime.agent.model
+            raise ValueError(
+                f"audio.output.speed: expected {slowest} to {fastest}, which {model} speaks at, got {_speed(config)}"
+            )
         self._given, self._config = given, config
 
     @property
@@ -54,6 +60,11 @@ class Settings:
     def instructions(self) -> str:
         given = self._config.instructions
         return self._runtime.agent.instructions if given is None else given
+
+    @property
+    def speed(self) -> float:
+        """Of the replies that begin from now on."""
+        return _speed(self._config)
 
     @property
     def modalities(self) -> list[Modality]:
@@ -101,7 +112,7 @@ class Settings:
             instructions=self.instructions,
             audio=Audio(
                 input=AudioInput(format=PcmFormat(), transcription=transcription, turn_detection=detection),
-                output=AudioOutput(format=PcmFormat(), voice=self._runtime.agent.model),
+                output=AudioOutput(format=PcmFormat(), voice=self._runtime.agent.model, speed=self.speed),
             ),
             tools=given.tools or [],
             tool_choice="auto" if given.tool_choice is None else given.tool_choice,
@@ -111,6 +122,11 @@ class Settings:
 def _language(config: SessionConfig) -> str | None:
     audio = config.audio.input if config.audio else None
     return audio.transcription.language if audio and audio.transcription else None
+
+
+def _speed(config: SessionConfig) -> float:
+    output = config.audio.output if config.audio else None
+    return output.speed if output and output.speed is not None else 1.0
 
 
 def _with_tools(own: Mapping[str, Mapping[str, Any]], config: SessionConfig) -> dict[str, Mapping[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from voice_agent import weights
 from voice_agent.engine.protocols import Codec, StageName, Talker, Thinker
 from voice_agent.tea.codec import TeaCodec
-from voice_agent.tea.talker import TeaTalker
+from voice_agent.tea.talker import SPEEDS, TeaTalker
 from voice_agent.tea.thinker import TeaThinker, check
 
 __all__ = ["TeaCard", "TeaOmni", "load_parts"]
@@ -20,6 +20,7 @@ class TeaCard:
     """What tea-omni was made for."""
 
     name = "tea-omni"
+    speeds = SPEEDS
 
     def check(self, tools: Mapping[str, Mapping[str, Any]]) -> None:
         """Raises ValueError for tools other than the ordering tools."""

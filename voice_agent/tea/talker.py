@@ -36,6 +36,7 @@ from voice_agent.tea.talker_net import (
 LEAD_SECONDS = 0.03
 TRAIL_SECONDS = 0.05  # of the edge after the last phone; a pause before it is cut to the same
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.0125, 1.0
+SPEEDS = (0.5, 1.5)
 
 
 @dataclass
@@ -44,6 +45,7 @@ class _Row:
 
     language: int
     encoder: PhoneState
+    speed: float = 1.0
     pronounced: int = 0  # tokens whose phones are known
     last_hidden: torch.Tensor | None = None  # of the latest token, whose phones are not known yet
     phones: list[int] = field(default_factory=list)
@@ -83,16 +85,18 @@ class TeaTalker:
         net.load_state_dict(tensors)
         return TeaTalker(net, slots)
 
-    def start(self, slot: int, language: Language, voice: str = "") -> None:
+    def start(self, slot: int, language: Language, voice: str = "", speed: float = 1.0) -> None:
         """A new reply. There is one voice a language, words of the other one in a sentence are spoken by the other
-        voice; `voice` must be empty or name the language."""
+        voice; `voice` must be empty or name the language. `speed`: one of `SPEEDS`."""
         if self._rows[slot] is not None:
             raise ValueError(f"expected a free slot, got slot {slot}, which is in use")
         if voice not in ("", language):
             raise ValueError(f"expected no voice or {language!r}, got {voice!r}")
+        if not SPEEDS[0] <= speed <= SPEEDS[1]:
+            raise ValueError(f"expected a speed of {SPEEDS[0]} to {SPEEDS[1]}, got {speed}")
         index = LANGUAGES.index(language)
         with torch.inference_mode():
-            row = _Row(index, self.net.encoder.start(index))
+            row = _Row(index, self.net.encoder.start(index), speed)
         self._add(row, self._edge, 0)
         self._rows[slot] = row
 
@@ -205,7 +209,7 @@ class TeaTalker:
             return LEAD_SECONDS
         if index == last or (row.finished and index == last - 1 and row.phones[index] in self._pauses):
             return TRAIL_SECONDS
-        return min(max(predicted, SHORTEST_SECONDS), LONGEST_SECONDS)
+        return min(max(predicted / row.speed, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
 def save(net: TalkerNet, path: Path, thinker_sha256: str) -> None:

@@ -115,11 +115,13 @@ class AudioInput(Wire):
 
 
 class AudioOutput(Wire):
-    """The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed."""
+    """The model has its own voice; the name of another is accepted and has no effect. `speed`: of the replies that
+    begin from now on.
+    """
 
     format: PcmFormat | None = None
     voice: Any = None
-    speed: float | None = Field(None, ge=1, le=1)
+    speed: float | None = Field(None, ge=0.25, le=1.5)
 
 
 class Audio(Wire):
