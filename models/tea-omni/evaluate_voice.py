@@ -14,7 +14,7 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from voice_agent.tea.talker import TeaTalker
 from voice_agent.tea.thinker import TeaThinker
 
 WHISPER_RATE = 16_000
+AUDIBLE = 0.01
 _SPELLINGS = {
     "ok": "okay", "canceled": "cancelled", "cannot": "can not", "can't": "can not", "%": " percent",
     "it's": "it is", "that's": "that is", "i'm": "i am", "you're": "you are", "i'll": "i will",
@@ -145,6 +146,18 @@ def error_rate(results: Sequence[dict[str, Any]]) -> float:
     return round(sum(r["edits"] for r in results) / max(1, sum(r["units"] for r in results)), 4)
 
 
+def audible_seconds(pcm: npt.NDArray[np.float32], rate: int) -> float:
+    """From the first sound to the last."""
+    loud = np.flatnonzero(np.abs(pcm) > AUDIBLE)
+    return float(loud[-1] + 1 - loud[0]) / rate if len(loud) else 0.0
+
+
+def is_broken(result: Mapping[str, Any]) -> bool:
+    """Babble, skips and loops: half of a reply is misheard, or it is a quarter longer or shorter than the teacher's."""
+    longer = result["seconds"] / result["meant_seconds"] - 1
+    return result["edits"] >= 0.5 * result["units"] or abs(longer) > 0.25
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weights", type=Path, default=WEIGHTS)
@@ -178,7 +191,11 @@ def main() -> None:
             reference = units(line["text"])
             distance = edits(reference, units(heard))
             result = {"language": language, "text": line["text"], "heard": heard, "written": line["written"]}
-            results.append({**result, "edits": distance, "units": len(reference)})
+            result |= {"edits": distance, "units": len(reference)}
+            if "seconds" in line:
+                result |= {"seconds": round(audible_seconds(pcm, voice.codec.sample_rate), 3)}
+                result |= {"meant_seconds": line["seconds"]}
+            results.append(result)
             print(f"{distance:3d}/{len(reference):3d} {line['text']} | {heard}", flush=True)
     by = {language: [r for r in results if r["language"] == language] for language in ("zh", "en")}
     by_hand = {language: [r for r in group if r["written"] == "by hand"] for language, group in by.items()}
@@ -191,6 +208,9 @@ def main() -> None:
         "en_wer_by_hand": error_rate(by_hand["en"]),
         "rtf_talker_codec": round(voice.seconds / voice.spoken, 4),
     }
+    timed = [each for each in results if "seconds" in each]
+    if timed:
+        summary["broken"] = sum(map(is_broken, timed))
     print(json.dumps(summary))
     args.out.write_text(json.dumps({**summary, "results": results}, ensure_ascii=False, indent=1) + "\n")
 

@@ -24,7 +24,7 @@ from teacher_vocoder import TeacherVocoder
 
 from voice_agent.tea.codec import MEL_FLOOR, MEL_FRAMES, LatentSpace
 
-SIZE, CODEBOOKS, ENTRIES = 64, 8, 1024
+SIZE, CODEBOOKS, ENTRIES = 64, 12, 1024
 SAMPLE = 40_000
 """Codec frames of each language for the codebooks, at most."""
 
@@ -99,7 +99,9 @@ def fit_codebooks(space: LatentSpace, latents: torch.Tensor, rounds: int = 12) -
 def fit(cache: Path, held_out: int, codebooks_alone: bool) -> LatentSpace:
     zh_lines, en_lines = read_meta(cache / "zh"), read_meta(cache / "en")
     path = cache / "codec" / "space.safetensors"
-    space = LatentSpace.load(path) if codebooks_alone else LatentSpace(SIZE, CODEBOOKS, ENTRIES)
+    space = LatentSpace(SIZE, CODEBOOKS, ENTRIES)
+    if codebooks_alone:
+        space.load_state_dict(LatentSpace.load(path).state_dict() | {"codebooks": space.codebooks})
     zh_mels = [normalised_mel(cache / "zh", line, space) for line in zh_lines]
     if not codebooks_alone:
         teacher = TeacherVocoder(cache / "codec" / "vocoder.npz")
