@@ -16,7 +16,9 @@ def read(name: str) -> list[dict[str, Any]]:
 
 
 def test_there_are_as_many_as_said() -> None:
-    dialogues = read("hand_150.jsonl")
+    dialogues, later = read("hand_150.jsonl"), read("later_60.jsonl")
+    assert Counter(dialogue["lang"] for dialogue in later) == {"zh": 36, "en": 24}
+    assert len({tuple(dialogue["turns"]) for dialogue in [*dialogues, *later]}) == 210
     assert Counter(dialogue["lang"] for dialogue in dialogues) == {"zh": 90, "en": 60}
     assert len({dialogue["id"] for dialogue in dialogues}) == 150
     assert len({tuple(dialogue["turns"]) for dialogue in dialogues}) == 150
@@ -32,7 +34,7 @@ def test_spoken_ones_are_among_them() -> None:
 
 def test_every_cart_can_be_ordered() -> None:
     menu = default_menu()
-    for dialogue in read("hand_150.jsonl"):
+    for dialogue in [*read("hand_150.jsonl"), *read("later_60.jsonl")]:
         assert dialogue["cart"]
         cart = Cart()
         for line in dialogue["cart"]:

@@ -55,6 +55,9 @@ def test_answers_that_get_slower_louder_and_duller_are_told_so(speech: npt.NDArr
         ("取餐号0027", "取餐号27", False),
         ("13800138000", "一三八,零零一三,八零零零", True),
         ("18块", "80块", False),
+        ("2杯", "兩杯", True),
+        ("10:30", "10.30分", True),
+        ("12.5元", "12.5", True),
         ("2-3分钟", "2到3分钟", True),
     ],
 )

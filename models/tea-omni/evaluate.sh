@@ -10,6 +10,8 @@ HERE=models/tea-omni
 CARD=$HERE/card
 $PY $HERE/evaluate_voice.py --out $CARD/voice.json
 $PY $HERE/evaluate_voice.py --shuffle --out $CARD/voice_shuffled.json
+$PY $HERE/evaluate_voice.py --sentences $HERE/reply_sentences.jsonl --out $CARD/replies.json
+$PY $HERE/evaluate_given.py --out $CARD/given.json
 $PY $HERE/evaluate_thinker.py $HERE/dialogues/dev.jsonl --timing
 failed=0 # a bar that is missed does not keep the other figures from being measured
 $PY -m tests.evidence text || failed=1

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from evaluate_voice import Ears, Voice, error_rate, zh_units
+from opencc import OpenCC
 from speech import WEIGHTS
 
 from voice_agent.tea.codec import TeaCodec
@@ -38,7 +39,8 @@ HOP_S = 0.02
 
 
 def numerals(text: str) -> str:
-    """What a text says of numbers, in words; 两 counts as 二."""
+    """What a text says of numbers, in words; 两 counts as 二, and 10.30, which sounds the same, as 10:30."""
+    text = re.sub(r"(?<!\d)(\d{1,2})\.([1-5]\d)(?!\d)", r"\1:\2", OpenCC("t2s").convert(text))
     words = read_aloud(text, "zh").replace("两", "二").replace("幺", "一")
     return "".join(NUMERALS.findall(words))
 

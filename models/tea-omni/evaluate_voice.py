@@ -6,6 +6,9 @@ Over `eval_sentences.jsonl`, none of which the talker was trained on. Each sente
 thinker; `--shuffle` gives the talker those of another sentence, position by position, to show that it speaks what
 the hidden states say. Whisper hears the usual 30 s window with beam 5, the language set and no prompt; numbers are
 compared as words and Mandarin in simplified script. The real-time factor is of talker and codec on one core.
+
+Of sentences with the length that their teacher gave them (`reply_sentences.jsonl`: 500 replies of the dialogues'
+generator) it also tells how many are `broken`: babble, skips and loops.
 """
 
 from __future__ import annotations

@@ -152,9 +152,8 @@ def train(options: argparse.Namespace) -> None:
     optimizer = torch.optim.Adam(trained, lr=RATE, betas=(0.8, 0.99))
     run = Run(decoder, [optimizer], checkpoint, options.minutes)
     if state:
-        run.resume(state)
-    for network in (run.net, run.average):
-        network.space.load_state_dict(space.state_dict())  # the codebooks may have been fitted anew since
+        own = {f"space.{name}": value for name, value in space.state_dict().items()}
+        run.resume(state | {part: state[part] | own for part in ("net", "average")})  # codebooks may be others since
     lines = {name: read_meta(options.cache / name)[options.held_out :][: options.utterances] for name in ("zh", "en")}
     through = Copy(options.through) if options.through else None
     excerpts = Excerpts(options.cache, lines, space, TeacherVocoder(folder / "vocoder.npz"), run.step, through)

@@ -105,16 +105,19 @@ class Decoder(nn.Module):
         self.head = nn.Linear(config.width, config.outputs, bias=False)
 
     def forward(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """The whole of int64[B, T] at once: logits float[B, T, outputs] and hidden states float[B, T, width]."""
-        x = self.embedding(ids)
+        """The whole of int64[B, T] at once: logits float[B, T, outputs] and hidden states float[B, T, 2 width].
+
+        A hidden state is a token's embedding, and what the tapped layers have made of it in its place.
+        """
+        x = embedding = self.embedding(ids)
         cosine, sine = rotations(torch.arange(ids.shape[1], device=ids.device), self.config)
         before = x.new_zeros(ids.shape[0], self.config.recent, self.config.width)
-        hidden = x
+        hidden = torch.cat([x, x], -1)
         for index, block in enumerate(self.blocks):
             assert isinstance(block, Block)
             query, key, value, _ = block.project(x, before, cosine, sine)
             attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
             x = block.finish(x, attended.transpose(1, 2).flatten(2))
             if index + 1 == self.config.tapped:
-                hidden = x
+                hidden = torch.cat([embedding, x], -1)
         return self.head(self.norm(x)), hidden

@@ -90,8 +90,11 @@ class Pronouncer(nn.Module):
 
 
 def _normalise(hidden: Tensor) -> Tensor:
+    """The two halves of a hidden state, each by itself: a token's embedding, and what it is in its place."""
     # Not a layer norm: the zeros that stand for "no token" must stay zeros.
-    return hidden / hidden.pow(2).mean(-1, keepdim=True).add(1e-6).sqrt()
+    halves = hidden.reshape(*hidden.shape[:-1], 2, hidden.shape[-1] // 2)
+    scaled: Tensor = halves / halves.pow(2).mean(-1, keepdim=True).add(1e-6).sqrt()
+    return scaled.flatten(-2)
 
 
 @dataclass

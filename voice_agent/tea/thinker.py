@@ -70,8 +70,8 @@ def _greeted(language: Language) -> ThinkRequest:
 class TeaThinker:
     """A `Thinker`: one row a slot, each with its own KV cache; greedy, so that a dialogue always gives one reply.
 
-    Keys and values: float32[layers, slots, heads, MAX_LENGTH, head_dim]. `TextToken.hidden` is the residual stream
-    after the first `tapped` layers at the token's own position: float32[width].
+    Keys and values: float32[layers, slots, heads, MAX_LENGTH, head_dim]. `TextToken.hidden` is the token's embedding,
+    and the residual stream after the first `tapped` layers at its own position: float32[2 width].
     """
 
     def __init__(self, decoder: Decoder, vocabulary: Vocabulary, slots: int, head: TurnEnd | None = None) -> None:
@@ -80,7 +80,7 @@ class TeaThinker:
         self.slots = slots
         self._head = head
         config = decoder.config
-        self.hidden_size = config.width
+        self.hidden_size = 2 * config.width
         self._config = config
         self._grammar = CallGrammar(vocabulary.menu)
         self._ids = vocabulary.ids
@@ -225,10 +225,10 @@ class TeaThinker:
         """Read the waiting ids of one row: logits and hidden state of the last."""
         count, start = len(row.waiting), row.length
         end = start + count
-        x = self.decoder.embedding(torch.tensor([row.waiting]))
+        x = embedding = self.decoder.embedding(torch.tensor([row.waiting]))
         cosine, sine = self._cosine[start:end], self._sine[start:end]
         mask = torch.ones(count, end, dtype=torch.bool).tril(start) if start else None
-        hidden = x
+        lower = x
         for index, block in enumerate(self._blocks):
             before = self._before[index, slot : slot + 1]
             query, key, value, before[:] = block.project(x, before, cosine, sine)
@@ -237,20 +237,20 @@ class TeaThinker:
             attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, is_causal=mask is None)
             x = block.finish(x, attended.transpose(1, 2).flatten(2))
             if index + 1 == self._config.tapped:
-                hidden = x
+                lower = x
         row.length, row.waiting = end, []
-        return self.decoder.head(self.decoder.norm(x[0, -1])), hidden[0, -1]
+        return self.decoder.head(self.decoder.norm(x[0, -1])), torch.cat([embedding[0, -1], lower[0, -1]])
 
     def _decode(self, slots: Sequence[int], rows: Sequence[_Row]) -> tuple[Tensor, Tensor]:
-        """Read one id a row: logits[B, outputs] and hidden states[B, width]."""
+        """Read one id a row: logits[B, outputs] and hidden states[B, 2 width]."""
         batch = len(rows)
         places = torch.tensor([row.length for row in rows])
         at = torch.tensor(slots)
         longest = int(places.max()) + 1
-        x = self.decoder.embedding(torch.tensor([[row.waiting[0]] for row in rows]))
+        x = embedding = self.decoder.embedding(torch.tensor([[row.waiting[0]] for row in rows]))
         cosine, sine = self._cosine[places].view(batch, 1, 1, -1), self._sine[places].view(batch, 1, 1, -1)
         mask = (torch.arange(longest) <= places.unsqueeze(1)).view(batch, 1, 1, longest) if batch > 1 else None
-        hidden = x
+        lower = x
         for index, block in enumerate(self._blocks):
             query, key, value, self._before[index, at] = block.project(x, self._before[index, at], cosine, sine)
             self._keys[index, at, :, places], self._values[index, at, :, places] = key[:, :, 0], value[:, :, 0]
@@ -262,10 +262,10 @@ class TeaThinker:
             attended = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
             x = block.finish(x, attended.transpose(1, 2).flatten(2))
             if index + 1 == self._config.tapped:
-                hidden = x
+                lower = x
         for row in rows:
             row.length, row.waiting = row.length + 1, []
-        return self.decoder.head(self.decoder.norm(x[:, 0])), hidden[:, 0]
+        return self.decoder.head(self.decoder.norm(x[:, 0])), torch.cat([embedding[:, 0], lower[:, 0]], -1)
 
     def _think(self, row: _Row, logits: Tensor, hidden: Tensor) -> Thought:
         """Choose the row's next token; give the one that was just read, if it belongs to the reply."""

@@ -9,7 +9,7 @@ import opencc
 from demos.ordering.menu import default_menu
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.grammar import RUN, SAY, CallGrammar
-from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
+from voice_agent.tea.tokenizer import PUNCTUATION, SAID, Vocabulary
 
 from . import noise
 from .make import END
@@ -62,7 +62,8 @@ def build() -> Vocabulary:
     calls = [*dict.fromkeys([*CallGrammar(ids).tokens(), RUN, SAY])]
     spoken = sorted(replies["zh"] | replies["en"] | set(PUNCTUATION))
     outputs = [*calls, *spoken, *(f"<spare{i}>" for i in range(SPARE_OUTPUTS))]
-    later = [*words["later"], *(f"<free{i}>" for i in range(len(words["later"]), SPARE_WORDS))]
+    said = [SAID + word for word in words["said"]]
+    later = [*words["later"], *(f"<free{i}>" for i in range(len(words["later"]), SPARE_WORDS - len(said))), *said[::-1]]
     tokens = tuple(dict.fromkeys([*outputs, *READ_ONLY, *letters, *words["read"], *characters, *later]))
     index_of = {t: i for i, t in enumerate(tokens)}
     reply = {language: tuple(sorted(index_of[t] for t in said)) for language, said in replies.items()}
