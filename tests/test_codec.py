@@ -23,7 +23,7 @@ def codec() -> TeaCodec:
 
 
 def random_codes(rows: int, frames: int = FRAMES, seed: int = 0) -> torch.Tensor:
-    return torch.randint(0, 1024, (rows, frames, 8), generator=torch.Generator().manual_seed(seed))
+    return torch.randint(0, 1024, (rows, frames, 12), generator=torch.Generator().manual_seed(seed))
 
 
 def speak(codec: TeaCodec, codes: torch.Tensor, chunk: int, slot: int = 0) -> npt.NDArray[np.float32]:
@@ -36,7 +36,7 @@ def speak(codec: TeaCodec, codes: torch.Tensor, chunk: int, slot: int = 0) -> np
 
 def test_it_is_a_codec(codec: TeaCodec) -> None:
     assert isinstance(codec, Codec)
-    assert (codec.sample_rate, codec.samples_per_frame, codec.codebooks) == (24_000, 1200, 8)
+    assert (codec.sample_rate, codec.samples_per_frame, codec.codebooks) == (24_000, 1200, 12)
     assert 0 <= codec.latency_samples < 2 * codec.samples_per_frame
 
 
