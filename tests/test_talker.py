@@ -257,6 +257,17 @@ def test_saved_weights_speak_the_same(tmp_path: Path) -> None:
             "Hello, what would you like to drink?",
             "h ᵊ l O2 sil/, w ʌ t w ʊ d j u l I2 k t ə d ɹ ɪ2 ŋ k sil/?",
         ),
+        (
+            "zh",
+            "一共18.5元，取餐号0027。",
+            "^ i2 g ong4 sh iii2 b a1 d ian2 ^ u3 ^ van2 sil/, q v3 c an1 h ao4 l ing2 l ing2 ^ er4 q i1 sil/.",
+        ),
+        (
+            "zh",
+            "您的latte好了，VIP会员。",
+            "n in2 d e5 en/l en/ɑ2 en/t en/A h ao3 l e5 sil/, en/v en/i2 en/I en/p en/i2 h uei4 ^ van2 sil/.",
+        ),
+        ("en", "Your 珍珠奶茶 is ready.", "j ʊ ɹ zh/zh zh/en1 zh/zh zh/u1 zh/n zh/ai3 zh/ch zh/a2 ɪ z ɹ ɛ2 d i sil/."),
     ],
 )
 def test_the_shipped_talker_reads_the_shipped_thinker(language: Language, text: str, phones: str) -> None:
