@@ -31,7 +31,7 @@ export interface ClientAudioInput {
   turn_detection?: ClientTurnDetection | null;
 }
 
-/** The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed. */
+/** The model has its own voice; the name of another is accepted and has no effect. `speed`: of the replies that begin from now on. */
 export interface ClientAudioOutput {
   format?: ClientPcmFormat | null;
   voice?: unknown;
@@ -339,7 +339,7 @@ export interface ServerAudioInput {
   turn_detection: ServerTurnDetection | null;
 }
 
-/** The model has its own voice; the name of another is accepted and has no effect. It speaks at one speed. */
+/** The model has its own voice; the name of another is accepted and has no effect. `speed`: of the replies that begin from now on. */
 export interface ServerAudioOutput {
   format: ServerPcmFormat | null;
   voice: unknown;
