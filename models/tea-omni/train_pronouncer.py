@@ -122,8 +122,9 @@ class Source:
         english = [t for t in vocabulary.tokens if t.removeprefix(SAID).replace("'", "").isalpha() and t.isascii()]
         self.said: dict[Language, list[str]] = {
             "zh": [t for t in vocabulary.tokens if _is_mandarin(t) and lexicon.knows(t)],
-            "en": [*(t for t in english if lexicon.knows(t)), *(f"_{letter}" for letter in LETTERS)],
+            "en": [t for t in (*english, *(f"_{letter}" for letter in LETTERS)) if lexicon.knows(t)],
         }
+        self.known = {*self.said["zh"], *self.said["en"], *PUNCTUATION}
 
     def __iter__(self) -> Iterator[Spoken]:
         while True:
@@ -148,7 +149,7 @@ class Source:
             text = self._salad(self.said[language], self.said["en" if language == "zh" else "zh"])
         else:
             said = self.vocabulary.said_tokens(self.rng.choice(general.spoken(language)), language)
-            text = [token for token, _ in said if token != "<unk>"]
+            text = [token for token, _ in said if token in self.known]
         return self._spoken(self.thinker.before_given(language), text, language, f"{language}, given")
 
     def _spoken(self, before: list[str], text: list[str], language: Language, kind: str) -> Spoken:
