@@ -89,6 +89,7 @@ def test_mandarin(text: str, words: str) -> None:
         ("$5.50", "five dollars and fifty cents"),
         ("$1.01", "one dollar and one cent"),
         ("$1", "one dollar"),
+        ("$123456789.50", "one two three four five six seven eight nine dollars and fifty cents"),
         ("1,500 yuan", "one thousand five hundred yuan"),
         ("10:30", "ten thirty"),
         ("10:05", "ten oh five"),

@@ -135,7 +135,7 @@ def _en_ordinal(match: Match[str]) -> str:
 
 def _en_dollars(match: Match[str]) -> str:
     whole, cents = int(match.group(1)), int((match.group(2) or "0").ljust(2, "0"))
-    words = f"{english(whole)} dollar{'s' * (whole != 1)}"
+    words = f"{_en(match.group(1))} dollar{'s' * (whole != 1)}"
     return words + (f" and {english(cents)} cent{'s' * (cents != 1)}" if cents else "")
 
 
