@@ -4,7 +4,7 @@ HOST ?= $(if $(TLS),0.0.0.0,127.0.0.1)
 PORT ?= 8080
 BIN := .venv/bin
 
-.PHONY: help serve demo test check evidence bench train evaluate browser npm relay sdk clean
+.PHONY: help serve demo test check evidence bench train evaluate browser npm relay voices sdk clean
 help:
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -44,6 +44,9 @@ browser:
 	$(call need,$(call absent,chromium,chromium fonts-noto-cjk))
 npm:
 	$(call need,$(call absent,npm,nodejs npm))
+# The voices that a bench's own scenario may speak with.
+voices:
+	$(call need,$(call absent,espeak-ng,espeak-ng))
 # The TURN server that calls are relayed by in tests, which make networks of their own: as root alone.
 relay:
 	$(call need,$(if $(filter 0,$(shell id -u)),$(call absent,turnserver,coturn)))
@@ -53,7 +56,7 @@ $(NODE): %/node_modules: %/package.json | npm
 	cd $* && npm install --no-package-lock --no-audit --no-fund --silent
 	@touch $@
 
-test: .venv/.dev browser relay $(NODE) ## every test, one trial of each real-time kind
+test: .venv/.dev browser relay voices $(NODE) ## every test, one trial of each real-time kind
 	$(BIN)/python -m pytest
 
 check: .venv/.dev ## formatter, linter, types

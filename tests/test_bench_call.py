@@ -185,3 +185,14 @@ async def test_a_server_that_is_not_there_is_a_failed_call(tmp_path: Path) -> No
         failed = await process.place(job)
     assert "no call" in failed
     assert [check.got for check in evaluate(job).checks] == [failed, "the call was over"]
+
+
+async def test_a_call_that_leaves_no_recording_is_one_error(tmp_path: Path) -> None:
+    job = Job(
+        target=Target(url=f"http://127.0.0.1:{free_port()}"),
+        scenario=Scenario.model_validate({"name": "none", "turns": [{"say": "none.wav"}]}),
+        folder=tmp_path,
+        save=tmp_path / "calls" / "none",
+    )
+    with pytest.raises(ConnectionError, match=r"^none: expected none\.wav at"):
+        await run_calls([job])

@@ -17,6 +17,7 @@ from voice_agent.bench.scenario import (
     Echo,
     Scenario,
     ScenarioError,
+    check_sounds,
     find_scenarios,
     load_scenario,
     render,
@@ -72,6 +73,14 @@ def test_a_file_that_is_no_scenario_is_refused_with_its_place(tmp_path: Path, te
 def test_an_unknown_name_is_told_with_the_known_ones() -> None:
     with pytest.raises(ScenarioError, match=r"nothing: expected a YAML file.*order-zh"):
         find_scenarios(["nothing"])
+
+
+def test_what_cannot_be_said_here_is_told_before_any_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    spoken = scenario({"say": [{"tone_hz": 300, "ms": 100}]}, {"say": {"speak": "make it two"}})
+    with pytest.raises(ScenarioError, match="espeak-ng on this machine"):
+        check_sounds([(spoken, tmp_path)])
+    check_sounds([(scenario({"say": {"tone_hz": 300, "ms": 100}}), tmp_path)])
 
 
 def test_sounds_are_put_together_in_order(tmp_path: Path) -> None:

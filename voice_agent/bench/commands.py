@@ -60,9 +60,10 @@ def run(
     Exit code 1: an assertion did not hold, or a call failed.
     """
     from voice_agent.bench.report import markdown_table, write_into, write_report
-    from voice_agent.bench.scenario import find_scenarios
+    from voice_agent.bench.scenario import check_sounds, find_scenarios
 
     found = find_scenarios(scenarios or [])
+    check_sounds(found)
     network = None if between is None else _network(between, serve)
     folder.mkdir(parents=True, exist_ok=True)
     work = _run(found, url, kind, key_from, serve, folder, trials, parallel, seed, calibrate, network)

@@ -92,7 +92,8 @@ async def run_calls(
 ) -> list[CallResult]:
     """Place the calls, `parallel` of them at a time; results in the order of `work`.
 
-    Before them, once for each scenario, the call in which nothing is said over the agent.
+    Before them, once for each scenario, the call in which nothing is said over the agent. Raises ConnectionError if a
+    call left no recording.
     """
     results: dict[int, CallResult] = {}
     waiting = iter(list(enumerate(work)))
@@ -111,9 +112,12 @@ async def run_calls(
                 on_call(results[number])
 
     for placing in (reference, caller):
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(parallel, len(work))):
-                tasks.create_task(placing())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(parallel, len(work))):
+                    tasks.create_task(placing())
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
     return [results[number] for number in sorted(results)]
 
 

@@ -211,6 +211,13 @@ def render(sounds: Sequence[Sound], folder: Path) -> Pcm:
     return np.concatenate([np.zeros(0, np.float32), *(sound.render(folder) for sound in sounds)])
 
 
+def check_sounds(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
+    """Raises ScenarioError or FileNotFoundError if something that is said in them cannot be made here."""
+    for scenario, folder in scenarios:
+        for sounds in (scenario.background, *(turn.say for turn in scenario.turns)):
+            render(sounds, folder)
+
+
 def uncut(scenario: Scenario) -> Scenario | None:
     """The same call in which nothing is said over the agent: sounds to be ignored are silent, and interruptions wait
     for the end of the reply. None if the scenario is such a call itself.
