@@ -31,6 +31,7 @@ class Stub:
     def __init__(self) -> None:
         self.jobs: list[int] = []
         self.prompts: list[Any] = []
+        self.over_reply: list[bool] = []
         self.before: list[str | None] = []
         self.silent = False
         self.held = False
@@ -38,11 +39,14 @@ class Stub:
         self._gate = threading.Semaphore(0)
         self._entered = threading.Semaphore(0)
 
-    def transcribe(self, pcm: Any, language: Any, prompt: Any, likely: Any, before: Transcript | None) -> Transcript:
+    def transcribe(
+        self, pcm: Any, language: Any, prompt: Any, likely: Any, before: Transcript | None, over_reply: bool
+    ) -> Transcript:
         ms = len(pcm) // 16
         self.before.append(before and before.text)
         self.jobs.append(ms)
         self.prompts.append(prompt)
+        self.over_reply.append(over_reply)
         self._entered.release()
         if self.held:
             assert self._gate.acquire(timeout=10)

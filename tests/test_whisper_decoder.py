@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 
 from demos.ordering.menu import default_menu
 from tests.recordings import recording
@@ -53,7 +54,7 @@ class Heard:
         return re.sub(r"\W", "", self.tokenizer.decode(ids)).lower()
 
     def decode(self, draft: list[int], longest: int = LONGEST) -> Decoded:
-        return self.decoder.decode(self.encoded, self.prompt, self.task, draft, longest)
+        return self.decoder.decode(self.decoder.listen(self.encoded), self.prompt, self.task, draft, longest)
 
 
 @pytest.mark.parametrize("prompted", [True, False])
@@ -64,7 +65,9 @@ def test_it_writes_what_ctranslate2_writes(recognizer: Recognizer, language: Lan
     done = heard.decode([])
     assert heard.letters(done.ids) == heard.letters(ids)
     assert done.avg_logprob == pytest.approx(logprob, abs=0.1)
-    assert done.no_speech_prob == pytest.approx(no_speech, abs=0.06)
+    # One bit less without these instructions: 0.14 for 0.22 here, where float32 gives 0.21.
+    near = 0.06 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 0.1
+    assert done.no_speech_prob == pytest.approx(no_speech, abs=near)
     assert done.passes <= len(done.ids) + 1
     if not prompted:
         assert done.passes == len(done.ids) + 1
@@ -134,6 +137,43 @@ def test_texts_are_apart(recognizer: Recognizer) -> None:
 )
 def test_what_is_guessed_next(written: list[int], missed: list[int], kept: bool, guess: list[int]) -> None:
     assert _next_guess(written, missed, kept, ([4, 2, 8], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])) == guess
+
+
+def test_phrases_weigh_what_their_tokens_do(recognizer: Recognizer) -> None:
+    """Together as each alone, and as the text that is written: its phrase has that text's likelihood."""
+    heard = Heard(recognizer, "zh", prompted=False)
+    sound = heard.decoder.listen(heard.encoded)
+    written = heard.decode([])
+    phrases = [written.ids, written.ids[:3], [*written.ids[:2], 1000]]
+    together = heard.decoder.weigh(sound, heard.task, phrases, [])
+    for phrase, weight in zip(phrases, together, strict=True):
+        assert weight == pytest.approx(heard.decoder.weigh(sound, heard.task, [phrase], [])[0], abs=0.3)
+    assert together[0] == pytest.approx(written.avg_logprob * len(written.ids), abs=0.5)
+    assert together[0] > together[1] > together[2]
+    (longer,) = heard.decoder.weigh(sound, heard.task, [written.ids[:3]], [written.ids[3]])
+    assert longer > together[1], "what follows may be a mark"
+
+
+def test_a_phrase_that_begins_unlike_the_sound_is_not_weighed(recognizer: Recognizer) -> None:
+    heard = Heard(recognizer, "zh", prompted=False)
+    ids = heard.decode([]).ids
+    found, unlike = heard.decoder.weigh(heard.decoder.listen(heard.encoded), heard.task, [ids, [1000, 1001]], [])
+    assert unlike == -np.inf < found
+
+
+@pytest.mark.parametrize("language", ["zh", "en"])
+def test_languages_are_told_as_ctranslate2_tells_them(recognizer: Recognizer, language: Language) -> None:
+    heard = Heard(recognizer, language)
+    token = recognizer._tokenizer.token_to_id
+    found = dict(recognizer._model.detect_language(heard.view)[0])
+    told = heard.decoder.detect(
+        heard.decoder.listen(heard.encoded), token("<|startoftranscript|>"), recognizer._languages
+    )
+    assert len(told) == len(found)
+    assert sum(told) == pytest.approx(1)
+    for name in ("zh", "en"):
+        there = recognizer._languages.index(token(f"<|{name}|>"))
+        assert told[there] == pytest.approx(found[f"<|{name}|>"], abs=0.1)
 
 
 def test_a_transcript_makes_the_next_one_cheaper(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:

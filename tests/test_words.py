@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from voice_agent.words import LIKELY, LIKELY_SO, NAMED, SURE, asks, is_name, kind_of, surely_whole
+from voice_agent.words import LIKELY, LIKELY_SO, NAMED, PHRASES, SURE, asks, is_name, kind_of, surely_whole
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "...", "拜拜", "等", "Bye.", "Thank you for watching!"])
@@ -193,3 +193,8 @@ def test_a_question_ends_in_its_mark() -> None:
     assert asks("Anything else? ")
     assert not asks("好的，十八块。")
     assert not asks("")
+
+
+@pytest.mark.parametrize("kind", ["stop", "backchannel"])
+def test_what_is_weighed_over_a_reply_is_of_its_kind(kind: str) -> None:
+    assert {kind_of(phrase) for phrases in PHRASES[kind].values() for phrase in phrases.split("|")} == {kind}

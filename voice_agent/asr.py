@@ -7,7 +7,7 @@ use at most `partial_share` of their worker's time. All streams that are spoken 
 many calls it is therefore the partials that become rare.
 
 A stream over a reply that is held until its words are known is urgent. Its partials come sooner, go before the others,
-on any worker and without rest, and are written under the few words that decide what becomes of the reply. Whoever asks
+on any worker and without rest, and are looked at for the few words that decide what becomes of the reply. Whoever asks
 for its final transcript gets one more of these first, as that takes less time and is often all that was wanted.
 """
 
@@ -247,7 +247,8 @@ class AsrPool:
         result: Transcript | Exception | None = None
         if not job.future.cancelled():
             try:
-                result = job.stream.utterance.transcribe(self._recognizer, job.end, self._prompt_of(job))
+                prompt = self._prompt_of(job)
+                result = job.stream.utterance.transcribe(self._recognizer, job.end, prompt, over_reply=job.urgent)
                 took_ms = (time.monotonic() - job.asked) * 1000
                 if job.urgent:
                     self.stats.partials += 1
@@ -274,8 +275,9 @@ class AsrPool:
         end, pushed_at = stream.utterance.samples, stream.pushed_at
         result: Transcript | None = None
         try:
-            prompt = LIKELY if stream.urgent else None
-            result = stream.utterance.transcribe(self._recognizer, end, prompt)
+            urgent = stream.urgent
+            prompt = LIKELY if urgent else None
+            result = stream.utterance.transcribe(self._recognizer, end, prompt, over_reply=urgent)
             self.stats.partials += 1
             self.stats.lag_ms.append((time.monotonic() - pushed_at) * 1000)
         except Exception:

@@ -85,8 +85,13 @@ class Utterance:
             self._chunks.clear()
             self._chunks_start = self.samples
 
-    def transcribe(self, recognizer: Recognizer, end: int, prompt: Prompt | None = None) -> Transcript:
-        """Transcript up to sample `end`. `prompt`: likelier words than its own, for what is not yet a whole segment."""
+    def transcribe(
+        self, recognizer: Recognizer, end: int, prompt: Prompt | None = None, *, over_reply: bool = False
+    ) -> Transcript:
+        """Transcript up to sample `end`.
+
+        `prompt`: likelier words than its own, for what is not yet a whole segment; `over_reply`: see `Recognizer`.
+        """
         with self._lock:
             closed = [segment for segment in self._segments if segment.end <= end]
         parts: list[Transcript] = []
@@ -97,16 +102,19 @@ class Utterance:
                     self._trim()
             parts.append(segment.transcript)
         start = closed[-1].end if closed else 0
-        parts.append(self._recognize(recognizer, start, end, self._prompt if prompt is None else prompt))
+        words = self._prompt if prompt is None else prompt
+        parts.append(self._recognize(recognizer, start, end, words, over_reply and not closed))
         return _joined(parts)
 
-    def _recognize(self, recognizer: Recognizer, start: int, end: int, prompt: Prompt) -> Transcript:
+    def _recognize(
+        self, recognizer: Recognizer, start: int, end: int, prompt: Prompt, over_reply: bool = False
+    ) -> Transcript:
         """Transcript of these samples; the latest one of those that begin there too goes before it."""
         with self._lock:
             audio = self._audio(start, end)
             before = self._latest[1] if self._latest is not None and self._latest[0] == start else None
         pcm = audio.astype(np.float32) / 32768.0
-        transcript = recognizer.transcribe(pcm, self._language, prompt, self._likely, before)
+        transcript = recognizer.transcribe(pcm, self._language, prompt, self._likely, before, over_reply)
         with self._lock:
             self._latest = start, transcript
         return transcript

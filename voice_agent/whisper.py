@@ -14,6 +14,10 @@ speaker's English is Japanese or Latin to it. Only a language that has most of t
 once. Otherwise the likelier of Chinese and English is decoded first, and the other one too unless the first text is
 likely; the likelier text decides.
 
+Of a short sound over a reply the likeliest text is not enough: 停 and "wait" are heard as their neighbours, 听 and
+"white". If it is none of what is said there, the phrases to stop are weighed, all together, against those of somebody
+who listens.
+
 On x86 the text is decoded by `whisper_decoder`, which gains from a transcript of the same utterance when it was
 shorter, and the second look from the first; on other processors and cards by CTranslate2.
 """
@@ -23,7 +27,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +37,8 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from voice_agent.vad import WINDOW, SileroModel, SileroState
-from voice_agent.whisper_decoder import Decoder, can_decode
+from voice_agent.whisper_decoder import Decoder, Heard, can_decode
+from voice_agent.words import PHRASES, kind_of
 
 if TYPE_CHECKING:
     from voice_agent.engine.protocols import Language
@@ -44,7 +49,8 @@ SAMPLE_RATE = 16_000
 _HOP = 160
 _MAX_FRAMES = 3000
 _PROMPT_TOKENS = 223
-_LANGUAGES = ("zh", "en")
+_LANGUAGES: tuple[Language, ...] = ("zh", "en")
+_LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
 
 Prompt = str | Mapping[str, str]
 
@@ -86,6 +92,13 @@ class RecognizerConfig(BaseModel):
     """Of a doubtful language's log probability beside the mean one of a text's tokens."""
     rhyme_logprob: float = -2.0
     """At least this likely without the prompt: of one syllable the rhyme is believed, if not the consonant before."""
+    phrase_ms: int = Field(default=1200, ge=0)
+    """Of speech over a reply that is no longer than this, the phrases to stop are weighed."""
+    stop_margin: float = Field(default=5.0, ge=0)
+    """They must be so much more probable (natural logarithm) than those of somebody who listens: 12 alignments of hums
+    have 4.3 at most, "wait" 8."""
+    unlike_margin: float = Field(default=6.0, ge=0)
+    """What Whisper writes by itself may be so much more probable than they."""
     short_ms: int = Field(default=600, ge=0)
     """Speech shorter than this is always looked at without the prompt too."""
     no_speech: float = Field(default=0.6, gt=0, le=1)
@@ -127,6 +140,14 @@ class _Draft:
     tokens: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Sound:
+    """What Whisper's encoder made of it: CTranslate2's own view, and what the `Decoder` reads of that."""
+
+    view: Any
+    heard: Heard | None
+
+
 def check_language(language: str | None) -> None:
     """Raises ValueError for a language that is not understood here; None means that it is detected."""
     if language is not None and language not in _LANGUAGES:
@@ -163,6 +184,20 @@ class Recognizer:
         self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
         drafts = config.device == "cpu" and config.compute_type == "int8" and can_decode()
         self._decoder = self._own_decoder(folder / "model.bin") if drafts else None
+        self._languages = [token for name, token in self._tokenizer.get_vocab().items() if _LANGUAGE.fullmatch(name)]
+        self._phrases = {language: list(self._phrases_of(language)) for language in _LANGUAGES}
+        self._marks = [ids[0] for ids in map(self._ids, ("。", ",", "，", ".", "!", "！", "?")) if len(ids) == 1]
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _phrases_of(self, language: Language) -> Iterator[tuple[str, str, list[int]]]:
+        """What may be said over a reply: kind, phrase and tokens, of English with a capital letter and without."""
+        for kind, phrases in PHRASES.items():
+            for phrase in phrases[language].split("|"):
+                forms = [phrase] if language == "zh" else dict.fromkeys((f" {phrase}", f" {phrase.capitalize()}"))
+                yield from ((kind, phrase, self._ids(form)) for form in forms)
 
     def _own_decoder(self, path: Path) -> Decoder:
         end: int = self._tokenizer.token_to_id("<|endoftext|>")
@@ -177,12 +212,14 @@ class Recognizer:
         prompt: Prompt,
         likely: Language = "zh",
         before: Transcript | None = None,
+        over_reply: bool = False,
     ) -> Transcript:
         """Transcribe `pcm`: float32[T] in [-1, 1] @ 16 kHz, at most 30 s with the padding.
 
         `prompt`: words that are likely, in the script and style that the text should have, or such words by
         language. `language` None: it is detected; `likely`: the one expected, as that of the utterance before.
-        `before`: the transcript of the beginning of `pcm`, which makes this one cheaper.
+        `before`: the transcript of the beginning of `pcm`, which makes this one cheaper. `over_reply`: it is all that
+        was said over a reply until now, and few phrases are likely.
         Raises ValueError for another language, dtype or length.
         """
         check_language(language)
@@ -194,14 +231,15 @@ class Recognizer:
         if voiced == 0.0:
             return Transcript("", language or likely, seconds, "quiet")
         encoded = self._encode(pcm)
+        sound = _Sound(encoded, None if self._decoder is None else self._decoder.listen(np.asarray(encoded)))
         known = language or _still_clear(before, seconds)
-        languages = self._detect(encoded, likely) if known is None else {known: 0.0}
-        spoken, draft = self._first_look(encoded, languages, prompt, seconds, voiced, before)
+        languages = self._detect(sound, likely) if known is None else {known: 0.0}
+        spoken, draft = self._first_look(sound, languages, prompt, seconds, voiced, before)
         prompted = plain = draft
         words = _words(prompt, spoken)
         verdict = first = self._judge(draft, voiced, prompted=bool(words))
         if words and (verdict != "accepted" or voiced * 1000 < self.config.short_ms):
-            plain = self._decode(encoded, spoken, "", seconds, voiced, prompted.tokens)
+            plain = self._decode(sound, spoken, "", seconds, voiced, prompted.tokens)
             draft, verdict = self._compare(prompted, plain, voiced)
         if verdict != "accepted" and self._is_voice(pcm):
             sane = not self._babble(prompted, plain, voiced)
@@ -210,8 +248,12 @@ class Recognizer:
                 draft, verdict = prompted, "accepted"
             elif not self._dense(plain.text, voiced) and plain.avg_logprob >= self.config.voice_logprob:
                 draft, verdict = plain, "accepted" if _units(plain.text) else "no_speech"
+        text = draft.text if verdict == "accepted" else ""
+        short = over_reply and voiced * 1000 <= self.config.phrase_ms
+        if short and sound.heard is not None and kind_of(text) == "words" and self._is_voice(pcm):
+            text, spoken = self._stop_phrase(sound.heard, languages, spoken, plain) or (text, spoken)
         return Transcript(
-            text=draft.text if verdict == "accepted" else "",
+            text=text,
             language=spoken,
             seconds=seconds,
             verdict=verdict,
@@ -242,11 +284,35 @@ class Recognizer:
         mel = self._features(padded, padding=0)[None, :, :frames]
         return self._model.encode(self._storage.from_array(np.ascontiguousarray(mel, np.float32)))
 
-    def _detect(self, encoded: Any, likely: Language) -> dict[Language, float]:
+    def _stop_phrase(
+        self, heard: Heard, languages: Mapping[Language, float], spoken: Language, draft: _Draft
+    ) -> tuple[str, Language] | None:
+        """The phrase to stop a reply that was likely said, and its language; `draft`: what was written instead."""
+        assert self._decoder is not None
+        found: list[tuple[float, str, str, Language]] = []
+        for language, weight in languages.items():
+            phrases = self._phrases[language]
+            ids = [ids for _, _, ids in phrases]
+            logprobs = self._decoder.weigh(heard, self._task(language), ids, self._marks)
+            for (kind, phrase, _), logprob in zip(phrases, logprobs, strict=True):
+                found.append((weight + logprob, kind, phrase, language))
+        stop, listens = (_log_sum(one[0] for one in found if one[1] == kind) for kind in ("stop", "backchannel"))
+        other = languages[spoken] + draft.avg_logprob * max(1, len(draft.tokens))
+        if stop - listens < self.config.stop_margin or other - stop > self.config.unlike_margin:
+            return None
+        _, _, phrase, language = max(one for one in found if one[1] == "stop")
+        return phrase, language
+
+    def _detect(self, sound: _Sound, likely: Language) -> dict[Language, float]:
         """The languages that it can be, the likeliest first, with log probabilities; one alone where that is clear."""
         config = self.config
-        found = dict(self._model.detect_language(encoded)[0])
-        zh, en = found["<|zh|>"], found["<|en|>"]
+        token = self._tokenizer.token_to_id
+        if self._decoder is not None and sound.heard is not None:
+            probable = self._decoder.detect(sound.heard, token("<|startoftranscript|>"), self._languages)
+            zh, en = (probable[self._languages.index(token(f"<|{language}|>"))] for language in _LANGUAGES)
+        else:
+            found = dict(self._model.detect_language(sound.view)[0])
+            zh, en = found["<|zh|>"], found["<|en|>"]
         heard: Language = "en" if en > zh else "zh"
         if max(zh, en) >= max(config.clear_language, config.clear_odds * min(zh, en)):
             return {heard: 0.0}
@@ -256,7 +322,7 @@ class Recognizer:
 
     def _first_look(
         self,
-        encoded: Any,
+        sound: _Sound,
         languages: Mapping[Language, float],
         prompt: Prompt,
         seconds: float,
@@ -268,7 +334,7 @@ class Recognizer:
         best: tuple[float, Language, _Draft] | None = None
         for language, weight in languages.items():
             tokens = before.tokens if before is not None and before.language == language else ()
-            draft = self._decode(encoded, language, _words(prompt, language), seconds, voiced, tokens)
+            draft = self._decode(sound, language, _words(prompt, language), seconds, voiced, tokens)
             score = draft.avg_logprob + config.language_weight * (weight - least)
             broken = draft.looped or self._dense(draft.text, voiced)
             if score >= config.sure_logprob and not broken:
@@ -279,24 +345,27 @@ class Recognizer:
         assert best is not None
         return best[1:]
 
+    def _task(self, language: Language) -> list[int]:
+        names = ("<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>")
+        return [self._tokenizer.token_to_id(name) for name in names]
+
     def _decode(
         self,
-        encoded: Any,
+        sound: _Sound,
         language: Language,
         prompt: str,
         seconds: float,
         voiced: float,
         tokens: tuple[int, ...] = (),
     ) -> _Draft:
-        start = ["<|startoftranscript|>", f"<|{language}|>", "<|transcribe|>", "<|notimestamps|>"]
-        task = [self._tokenizer.token_to_id(token) for token in start]
+        task = self._task(language)
         words = [self._tokenizer.token_to_id("<|startofprev|>"), *self._prompt_ids(prompt)] if prompt else []
         longest = 12 + int(seconds * 10)
-        if self._decoder is not None:
-            done = self._decoder.decode(np.asarray(encoded), words, task, tokens, longest)
+        if self._decoder is not None and sound.heard is not None:
+            done = self._decoder.decode(sound.heard, words, task, tokens, longest)
             ids, logprob, no_speech = done.ids, done.avg_logprob, done.no_speech_prob
         else:
-            ids, logprob, no_speech = self._generate(encoded, [*words, *task], longest)
+            ids, logprob, no_speech = self._generate(sound.view, [*words, *task], longest)
         text = _tidy(self._simplify.convert(self._tokenizer.decode(ids, skip_special_tokens=True)))
         once = _unrolled(text, self.config.fluent_units_per_second * voiced)
         return _Draft(once, logprob, no_speech, looped=once != text, tokens=tuple(ids))
@@ -371,6 +440,10 @@ class Recognizer:
         """Whether what was heard without the prompt can be what was written under it."""
         rhyme = plain.avg_logprob >= self.config.rhyme_logprob and _rhymes(prompted.text, plain.text)
         return rhyme or _sounds_like(prompted.text, plain.text)
+
+
+def _log_sum(logprobs: Iterable[float]) -> float:
+    return float(np.logaddexp.reduce([*logprobs]))
 
 
 def _still_clear(before: Transcript | None, seconds: float) -> Language | None:

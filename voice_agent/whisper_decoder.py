@@ -6,9 +6,10 @@ far as it is what would have been written there anyway (speculative decoding, ht
 token differs, the rest of the draft is tried again after it; else what follows the last two tokens in the draft or in
 the prompt (prompt lookup decoding): the words of a menu come whole.
 
-Products are of int8 weights by output channel and of activations by row, of 8 bits where the processor adds them up
-in 32 (AVX-512 VNNI), else of 7, which do not overflow 16. The weights are those of the CTranslate2 file whose encoder
-this decoder listens to. A draft changes the text only where two tokens are so near that rounding decides.
+Products are of activations by row, of 8 bits, and of weights by output channel, of 8 bits where the processor adds
+them up in 32 (AVX-512 VNNI), else of 7: two such products do not overflow the 16 that they are added in. The weights
+are those of the CTranslate2 file whose encoder this decoder listens to. A draft changes the text only where two tokens
+are so near that rounding decides.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-__all__ = ["Decoded", "Decoder", "can_decode", "read_weights"]
+__all__ = ["Decoded", "Decoder", "Heard", "can_decode", "read_weights"]
 
 _multiply = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
 
@@ -35,6 +36,8 @@ _AHEAD = 6
 """Tokens that are tried after two that stand before them in the draft or the prompt too."""
 _NEAR = 3
 """Tokens of a draft among which the one that was written instead is looked for."""
+_FAR = 4.0
+"""A phrase that begins with a token so much less probable (in nats) than another's first one is not weighed."""
 _DTYPES = {0: np.float32, 1: np.int8, 2: np.int16, 3: np.int32, 4: np.float16}
 
 
@@ -61,8 +64,8 @@ class _Linear:
     """y = x · Wᵀ + b for float32[1, T, in]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self._levels = 127 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 63
-        scales = weight.abs().amax(1).double() / 127
+        most = 127 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 63
+        scales = weight.abs().amax(1).double() / most
         zeros = torch.zeros(len(scales), dtype=torch.long)
         with warnings.catch_warnings():
             # These tensors leave torch after the release that is pinned; its own successors take twice the time a row.
@@ -73,7 +76,7 @@ class _Linear:
 
     def __call__(self, x: Tensor) -> Tensor:
         scale = x.abs().amax(-1, keepdim=True).clamp_min_(1e-9)
-        product: Tensor = _multiply(x / scale, 1 / self._levels, self._levels + 1, self._packed)
+        product: Tensor = _multiply(x / scale, 1 / 127, 128, self._packed)
         product.mul_(scale)
         return product if self._bias is None else product.add_(self._bias)
 
@@ -101,10 +104,14 @@ class _Layer:
     narrow: _Linear
 
 
+Heard = list[tuple[Tensor, Tensor]]
+"""What the layers read of a sound: keys and values, float32[1, heads, T, width / heads] each."""
+
+
 class _Text:
     """The state of one text: keys and values of what was read, float32[layers, 1, heads, positions, width / heads]."""
 
-    def __init__(self, layers: int, heads: int, positions: int, width: int, heard: list[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, layers: int, heads: int, positions: int, width: int, heard: Heard) -> None:
         self.keys = torch.empty(layers, 1, heads, positions, width // heads)
         self.values = torch.empty_like(self.keys)
         self.heard = heard
@@ -158,21 +165,55 @@ class Decoder:
         self._forbidden[[*allowed, end]] = 0
         self._project = _Linear(weights["decoder/embeddings/weight"], None)
 
-    def decode(
-        self,
-        encoded: npt.NDArray[np.float32],
-        prompt: list[int],
-        task: list[int],
-        draft: Sequence[int],
-        longest: int,
-    ) -> Decoded:
-        """Write the text of `encoded`: float32[1, T, width], a Whisper encoder's output.
+    def listen(self, encoded: npt.NDArray[np.float32]) -> Heard:
+        """Keys and values of `encoded`, float32[1, T, width], a Whisper encoder's output: what all texts of it read."""
+        with torch.inference_mode():
+            states = torch.from_numpy(encoded)
+            shape = (1, states.shape[1], 2, self._heads, states.shape[2] // self._heads)
+            pairs = (layer.key_value(states).view(shape).permute(2, 0, 3, 1, 4).contiguous() for layer in self._layers)
+            return [(keys, values) for keys, values in pairs]
+
+    def detect(self, heard: Heard, start: int, languages: Sequence[int]) -> list[float]:
+        """How probable each token of `languages` is after the token `start`, among them all."""
+        with torch.inference_mode():
+            scores = self._project(self._read(self._text(heard), [start]))[0, 0, languages]
+            return torch.softmax(scores, 0).tolist()
+
+    def weigh(self, heard: Heard, task: list[int], phrases: Sequence[list[int]], after: list[int]) -> list[float]:
+        """Log probability (natural) of each of `phrases`, tokens, as the beginning of a text that ends then.
+
+        `after`: tokens that may follow, such as a full stop. -inf: not weighed, as others are far more probable.
+        """
+        with torch.inference_mode():
+            text = self._text(heard)
+            first = torch.log_softmax(self._project(self._read(text, task)[:, -1:])[0, 0].add_(self._forbidden), 0)
+            found = first[[phrase[0] for phrase in phrases]]
+            weights = [-math.inf] * len(phrases)
+            chosen = torch.nonzero(found >= found.max() - _FAR).flatten().tolist()
+            longest = max(len(phrases[number]) for number in chosen)
+            rows = [[*phrases[number], *[self._end] * (longest - len(phrases[number]))] for number in chosen]
+            states = self._read(text, [token for row in rows for token in row], len(rows))
+            places = [row * longest + at for row, number in enumerate(chosen) for at in range(len(phrases[number]))]
+            logprobs = torch.log_softmax(self._project(states[:, places])[0].add_(self._forbidden), 1)
+            ends = torch.logsumexp(logprobs[:, [self._end, *after]], 1).tolist()
+            place = 0
+            for number in chosen:
+                weights[number] = float(found[number])
+                for following in phrases[number][1:]:
+                    weights[number] += float(logprobs[place, following])
+                    place += 1
+                weights[number] += ends[place]
+                place += 1
+            return weights
+
+    def decode(self, heard: Heard, prompt: list[int], task: list[int], draft: Sequence[int], longest: int) -> Decoded:
+        """Write the text of what was heard.
 
         `prompt`, `task`: tokens before the transcript and those that it starts with; `draft`: what the text probably
         begins with; `longest`: tokens that it may have, of which there may be room for fewer.
         """
         with torch.inference_mode():
-            text = self._listen(torch.from_numpy(encoded))
+            text = self._text(heard)
             start = [*prompt, *task]
             longest = min(longest, len(self._positions) - len(start) - 1)
             guess = draft = list(draft[:longest])
@@ -201,38 +242,40 @@ class Decoder:
                 states = self._read(text, [written[-1], *guess])
                 passes += 1
 
-    def _listen(self, encoded: Tensor) -> _Text:
-        shape = (1, encoded.shape[1], 2, self._heads, encoded.shape[2] // self._heads)
-        heard = []
-        for layer in self._layers:
-            keys, values = layer.key_value(encoded).view(shape).permute(2, 0, 3, 1, 4).contiguous()
-            heard.append((keys, values))
-        return _Text(len(self._layers), self._heads, len(self._positions), encoded.shape[2], heard)
+    def _text(self, heard: Heard) -> _Text:
+        (keys, _), *_ = heard
+        return _Text(len(self._layers), self._heads, len(self._positions), self._heads * keys.shape[3], heard)
 
-    def _read(self, text: _Text, ids: list[int]) -> Tensor:
-        """Read `ids` behind what was read: float32[1, len(ids), width], the states that the next tokens are told by."""
-        began, count = text.length, len(ids)
+    def _read(self, text: _Text, ids: list[int], rows: int = 1) -> Tensor:
+        """Read `ids` behind what was read: float32[1, len(ids), width], the states that the next tokens are told by.
+
+        With more than one row, these are so many continuations of the same length, and none of them is kept.
+        """
+        began, count = text.length, len(ids) // rows
         ended = began + count
-        x = (self._embeddings[ids].float() + self._positions[began:ended])[None]
+        x = (self._embeddings[ids].float() + self._positions[began:ended].repeat(rows, 1))[None]
         width = x.shape[2]
-        split = (1, count, 3, self._heads, width // self._heads)
+        split = (rows, count, 3, self._heads, width // self._heads)
         mask = None
         if began and count > 1:
             mask = torch.ones(count, ended, dtype=torch.bool).tril(began)
         for number, layer in enumerate(self._layers):
             query, key, value = layer.qkv(layer.norm_self(x)).view(split).permute(2, 0, 3, 1, 4)
             keys, values = text.keys[number], text.values[number]
-            keys[:, :, began:ended] = key
-            values[:, :, began:ended] = value
-            mixed = functional.scaled_dot_product_attention(
-                query, keys[:, :, :ended], values[:, :, :ended], mask, is_causal=not began and count > 1
-            )
-            x = x + layer.out_self(mixed.transpose(1, 2).reshape(1, count, width))
-            query = layer.query(layer.norm_cross(x)).view(1, count, self._heads, -1).transpose(1, 2)
+            if rows == 1:
+                keys[:, :, began:ended], values[:, :, began:ended] = key, value
+                key, value = keys[:, :, :ended], values[:, :, :ended]
+            else:
+                key = torch.cat([keys[:, :, :began].expand(rows, -1, -1, -1), key], 2)
+                value = torch.cat([values[:, :, :began].expand(rows, -1, -1, -1), value], 2)
+            mixed = functional.scaled_dot_product_attention(query, key, value, mask, is_causal=not began and count > 1)
+            x = x + layer.out_self(mixed.transpose(1, 2).reshape(1, rows * count, width))
+            query = layer.query(layer.norm_cross(x)).view(1, rows * count, self._heads, -1).transpose(1, 2)
             mixed = functional.scaled_dot_product_attention(query, *text.heard[number])
-            x = x + layer.out_cross(mixed.transpose(1, 2).reshape(1, count, width))
+            x = x + layer.out_cross(mixed.transpose(1, 2).reshape(1, rows * count, width))
             x = x + layer.narrow(functional.gelu(layer.widen(layer.norm_feed(x))))
-        text.length = ended
+        if rows == 1:
+            text.length = ended
         return self._norm(x)
 
 

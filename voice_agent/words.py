@@ -15,7 +15,7 @@ from typing import Literal
 
 from pypinyin import lazy_pinyin
 
-__all__ = ["LIKELY", "Kind", "asks", "is_name", "kind_of", "surely_whole"]
+__all__ = ["LIKELY", "PHRASES", "Kind", "asks", "is_name", "kind_of", "surely_whole"]
 
 Kind = Literal["none", "backchannel", "stop", "words"]
 """none: no words. backchannel: 嗯, 对, 好的, uh-huh: go on. stop: 停, 等一下, wait: be silent. words: all the rest."""
@@ -26,6 +26,20 @@ LIKELY = {
     "en": "Uh-huh, mm-hm, yeah, okay, right, sure, yes, no, wait, stop, hold on, never mind, wait a minute",
 }
 """What is likely to be said over a reply, by language: a prompt for the recogniser."""
+
+PHRASES = {
+    "stop": {
+        "zh": "停|停一下|停停|等一下|等等|等一等|等会儿|等下|不对|不是|不要|不要了|不对不对|算了|别说了|慢着|打住|够了",
+        "en": "stop|wait|hold on|hang on|no|no, no|wait a minute|cancel|never mind|one moment|wait, wait|stop, stop|"
+        "hold on a second",
+    },
+    "backchannel": {
+        "zh": "嗯|嗯嗯|哦|啊|对|对对|对对对|对的|好|好的|好啊|是|是的|行|可以|没错|明白|知道了|没问题|谢谢",
+        "en": "mm-hmm|mm|mhm|hmm|uh-huh|yeah|yes|yep|okay|OK|right|sure|I see|got it|oh|ah|great|all right|thanks|"
+        "thank you",
+    },
+}
+"""Phrases that are said over a reply to stop it, and by somebody who listens."""
 
 SURE, NAMED, LIKELY_SO = 0.9, 0.75, 0.6
 """Probabilities of a turn that is certainly over, of a name alone, and of what is more likely over than not."""
