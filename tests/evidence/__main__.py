@@ -33,6 +33,17 @@ def commit() -> str:
     return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
 
 
+def processor() -> str:
+    """Its name, and the widest instructions that torch finds: times depend on these more than on anything else."""
+    import torch
+
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    vnni = " with VNNI" if torch.cpu.get_capabilities().get("avx512_vnni", False) else ""
+    return f"{next(names, platform.processor())}, {torch.backends.cpu.get_cpu_capability()}{vnni}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make evidence", description=__doc__)
     parser.add_argument("name", choices=NAMES)
@@ -54,6 +65,7 @@ def main() -> int:
         "load_average_before": load,
         "load_average_after": os.getloadavg(),
         "cores": os.cpu_count(),
+        "processor": processor(),
         "python": platform.python_version(),
         **result,
     }
