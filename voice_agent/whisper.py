@@ -95,7 +95,7 @@ class RecognizerConfig(BaseModel):
     phrase_ms: int = Field(default=1200, ge=0)
     """Of speech over a reply that is no longer than this, the phrases to stop are weighed."""
     stop_margin: float = Field(default=5.0, ge=0)
-    """They must be so much more probable (natural logarithm) than those of somebody who listens: 12 alignments of hums
+    """They must be so much more probable (natural logarithm) than those of somebody who listens: 16 alignments of hums
     have 4.3 at most, "wait" 8."""
     unlike_margin: float = Field(default=6.0, ge=0)
     """What Whisper writes by itself may be so much more probable than they."""
