@@ -34,6 +34,7 @@ LAYERS = (
         "vad",
         "whisper",
         "whisper_decoder",
+        "whisper_text",
     ),
     ("models",),
     ("tea", "qwen", "weights"),

@@ -8,17 +8,19 @@ from voice_agent.whisper import (
     Recognizer,
     RecognizerConfig,
     Transcript,
-    _begins_foreign,
-    _condensed,
     _Draft,
-    _rhymes,
     _Sound,
-    _sounds_like,
-    _tidy,
-    _units,
-    _unrolled,
     _voiced_seconds,
     check_language,
+)
+from voice_agent.whisper_text import (
+    begins_foreign,
+    condensed,
+    rhymes,
+    sounds_like,
+    tidy,
+    units,
+    unrolled,
 )
 
 MENU = "珍珠奶茶、椰果奶茶、柠檬红茶、抹茶拿铁、美式咖啡、杨枝甘露、少冰、去冰、半糖、三分糖、珍珠、布丁、大杯、中杯"
@@ -188,8 +190,8 @@ def test_no_other_script_can_be_written(recognizer: Recognizer) -> None:
         assert not set(ids) & set(recognizer._suppress) - set(tokenizer.encode("“¥", add_special_tokens=False).ids), (
             text
         )
-    assert not _begins_foreign("。".encode()[:2])
-    assert _begins_foreign("ア".encode()[:2])
+    assert not begins_foreign("。".encode()[:2])
+    assert begins_foreign("ア".encode()[:2])
 
 
 @pytest.mark.parametrize(
@@ -207,21 +209,21 @@ def test_no_other_script_can_be_written(recognizer: Recognizer) -> None:
     ],
 )
 def test_what_is_written_over_and_over_is_cut(text: str, fluent: float, once: str) -> None:
-    assert _unrolled(text, fluent) == once
+    assert unrolled(text, fluent) == once
 
 
 def test_spoken_length_and_sound() -> None:
-    assert _units("我要18块") == 5
-    assert _units("one pearl milk tea, hmm") == 6
-    assert _sounds_like("少冰的珍珠奶茶", "小冰的珍珠海茶")
-    assert not _sounds_like("三分糖", "第一名")
-    assert _sounds_like("less ice please", "less eyes please")
-    assert _rhymes("停", "行")
-    assert _rhymes("stop", "top")
-    assert not _rhymes("停", "听说")
-    assert not _rhymes("对", "叶")
-    assert not _rhymes("", "行")
-    assert _tidy(" 《语音》 ok\ufffd ") == "语音 ok"
+    assert units("我要18块") == 5
+    assert units("one pearl milk tea, hmm") == 6
+    assert sounds_like("少冰的珍珠奶茶", "小冰的珍珠海茶")
+    assert not sounds_like("三分糖", "第一名")
+    assert sounds_like("less ice please", "less eyes please")
+    assert rhymes("停", "行")
+    assert rhymes("stop", "top")
+    assert not rhymes("停", "听说")
+    assert not rhymes("对", "叶")
+    assert not rhymes("", "行")
+    assert tidy(" 《语音》 ok\ufffd ") == "语音 ok"
     loud = np.concatenate([np.zeros(8000), np.ones(8000), np.full(8000, 1e-3)]).astype(np.float32)
     assert _voiced_seconds(loud, -60) == pytest.approx(0.5)
 
@@ -284,8 +286,8 @@ def test_more_words_than_anybody_can_say_are_not_believed(recognizer: Recognizer
 
 
 def test_a_long_prompt_loses_what_other_entries_contain(recognizer: Recognizer) -> None:
-    assert _condensed("珍珠奶茶、珍珠、少冰、奶茶") == "珍珠奶茶、少冰"
-    assert _condensed("matcha latte, latte, tea") == "matcha latte, tea"
+    assert condensed("珍珠奶茶、珍珠、少冰、奶茶") == "珍珠奶茶、少冰"
+    assert condensed("matcha latte, latte, tea") == "matcha latte, tea"
     assert len(recognizer._prompt_ids("珍珠奶茶、" * 200)) < 10
     assert len(recognizer._prompt_ids("，".join(chr(0x4E00 + n) for n in range(400)))) == 223
     for number in range(40):

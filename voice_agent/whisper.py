@@ -38,6 +38,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from voice_agent.vad import WINDOW, SileroModel, SileroState
 from voice_agent.whisper_decoder import Decoder, Heard, can_decode
+from voice_agent.whisper_text import (
+    condensed,
+    foreign_tokens,
+    rhymes,
+    sounds_like,
+    suppressed_by_default,
+    tidy,
+    units,
+    unrolled,
+)
 from voice_agent.words import PHRASES, kind_of
 
 if TYPE_CHECKING:
@@ -181,7 +191,7 @@ class Recognizer:
         self._silero = SileroModel()
         self._prompts: dict[str, list[int]] = {}
         self._simplify: Any = opencc.OpenCC("t2s")
-        self._suppress = _foreign_tokens(self._tokenizer) + _suppressed_by_default(folder)
+        self._suppress = foreign_tokens(self._tokenizer) + suppressed_by_default(folder)
         drafts = config.device == "cpu" and config.compute_type == "int8" and can_decode()
         self._decoder = self._own_decoder(folder / "model.bin") if drafts else None
         self._languages = [token for name, token in self._tokenizer.get_vocab().items() if _LANGUAGE.fullmatch(name)]
@@ -247,7 +257,7 @@ class Recognizer:
             if first == "accepted" or alike or (sane and self._is_one_word(prompted, plain, voiced)):
                 draft, verdict = prompted, "accepted"
             elif not self._dense(plain.text, voiced) and plain.avg_logprob >= self.config.voice_logprob:
-                draft, verdict = plain, "accepted" if _units(plain.text) else "no_speech"
+                draft, verdict = plain, "accepted" if units(plain.text) else "no_speech"
         text = draft.text if verdict == "accepted" else ""
         short = over_reply and voiced * 1000 <= self.config.phrase_ms
         if short and sound.heard is not None and kind_of(text) == "words" and self._is_voice(pcm):
@@ -366,8 +376,8 @@ class Recognizer:
             ids, logprob, no_speech = done.ids, done.avg_logprob, done.no_speech_prob
         else:
             ids, logprob, no_speech = self._generate(sound.view, [*words, *task], longest)
-        text = _tidy(self._simplify.convert(self._tokenizer.decode(ids, skip_special_tokens=True)))
-        once = _unrolled(text, self.config.fluent_units_per_second * voiced)
+        text = tidy(self._simplify.convert(self._tokenizer.decode(ids, skip_special_tokens=True)))
+        once = unrolled(text, self.config.fluent_units_per_second * voiced)
         return _Draft(once, logprob, no_speech, looped=once != text, tokens=tuple(ids))
 
     def _generate(self, encoded: Any, start: list[int], longest: int) -> tuple[list[int], float, float]:
@@ -387,7 +397,7 @@ class Recognizer:
     def _prompt_ids(self, prompt: str) -> list[int]:
         """Tokens of a prompt. One that is too long loses the entries that others contain, and then its beginning."""
         if prompt not in self._prompts:
-            for text in (prompt, _condensed(prompt)):
+            for text in (prompt, condensed(prompt)):
                 ids = self._tokenizer.encode(" " + text.strip(), add_special_tokens=False).ids
                 if len(ids) <= _PROMPT_TOKENS:
                     break
@@ -399,24 +409,24 @@ class Recognizer:
         config = self.config
         if self._dense(draft.text, voiced):
             return "too_dense"
-        if draft.looped and (prompted or _units(draft.text) < 3):
+        if draft.looped and (prompted or units(draft.text) < 3):
             return "repeated"
         silent = draft.no_speech_prob > config.no_speech and (prompted or draft.avg_logprob < config.sure_logprob)
-        if silent or not _units(draft.text):
+        if silent or not units(draft.text):
             return "no_speech"
-        hurried = _units(draft.text) > config.fluent_units_per_second * voiced
+        hurried = units(draft.text) > config.fluent_units_per_second * voiced
         if prompted and hurried:
             return "unlikely"
         least = config.sure_logprob if prompted else config.doubtful_logprob
         return "accepted" if draft.avg_logprob >= least else "unlikely"
 
     def _dense(self, text: str, voiced: float) -> bool:
-        return _units(text) > self.config.units_per_second * voiced + 2
+        return units(text) > self.config.units_per_second * voiced + 2
 
     def _babble(self, prompted: _Draft, plain: _Draft, voiced: float) -> bool:
         """Whether a draft under a prompt has more in it than was said."""
-        length = _units(prompted.text)
-        return self._dense(prompted.text, voiced) or (prompted.looped and length < 3) or length > _units(plain.text) + 2
+        length = units(prompted.text)
+        return self._dense(prompted.text, voiced) or (prompted.looped and length < 3) or length > units(plain.text) + 2
 
     def _is_one_word(self, prompted: _Draft, plain: _Draft, voiced: float) -> bool:
         """Whether a voice this short is likely one of the prompt's words, and without the prompt nothing at all."""
@@ -438,8 +448,8 @@ class Recognizer:
 
     def _alike(self, prompted: _Draft, plain: _Draft) -> bool:
         """Whether what was heard without the prompt can be what was written under it."""
-        rhyme = plain.avg_logprob >= self.config.rhyme_logprob and _rhymes(prompted.text, plain.text)
-        return rhyme or _sounds_like(prompted.text, plain.text)
+        rhyme = plain.avg_logprob >= self.config.rhyme_logprob and rhymes(prompted.text, plain.text)
+        return rhyme or sounds_like(prompted.text, plain.text)
 
 
 def _log_sum(logprobs: Iterable[float]) -> float:
@@ -467,89 +477,3 @@ def _voiced_seconds(pcm: npt.NDArray[np.float32], floor_dbfs: float) -> float:
     if loudest < 10 ** (floor_dbfs / 10):
         return 0.0
     return float(np.count_nonzero(power > loudest * 1e-3)) * 0.02
-
-
-def _units(text: str) -> int:
-    """Spoken length of a text: Chinese characters, digits, and groups of vowels in Latin words."""
-    return len(re.findall(r"[\u4e00-\u9fff]|\d|[aeiouyAEIOUY]+|\b[^\W\d_aeiouyAEIOUY\u4e00-\u9fff]+\b", text))
-
-
-def _condensed(prompt: str) -> str:
-    """A list without the entries that another entry contains."""
-    entries = list(dict.fromkeys(re.split(r"\s*[、,，]\s*", prompt.strip())))
-    kept = [entry for entry in entries if not any(entry != other and entry in other for other in entries)]
-    return ("、" if "、" in prompt else ", ").join(kept)
-
-
-def _unrolled(text: str, fluent_units: float) -> str:
-    """Cut a text after the first piece that it writes over and over, be it a syllable, a sentence, or, in a text of
-    more than `fluent_units`, a sentence written twice.
-    """
-    loops = [r"(.{1,4}?)(?:\W*\1){4,}", r"(.{5,}?)(?:\W*\1){2,}", r"^(\w{2,4})(?:\W*\1){2,}\W*$"]
-    if _units(text) > fluent_units:
-        loops.append(r"^(.{4,}?)\W*\1")
-    for loop in loops:
-        match = re.search(loop, text)
-        if match is not None:
-            return text[: match.start()] + match.group(1)
-    return text
-
-
-def _sounds_like(one: str, other: str) -> bool:
-    """Whether two texts share more than half of their syllables (by pinyin without tones) or words, in order."""
-    from difflib import SequenceMatcher
-
-    return SequenceMatcher(None, _sounds(one), _sounds(other), autojunk=False).ratio() > 0.5
-
-
-def _rhymes(one: str, other: str) -> bool:
-    """Whether two texts are of one syllable, and differ in the consonants that it begins with at most: 停 and 行."""
-    rhymes = [[re.sub(r"^[^aeiou]+", "", sound) for sound in _sounds(text)] for text in (one, other)]
-    return rhymes[0] == rhymes[1] and len(rhymes[0]) == 1 and rhymes[0] != [""]
-
-
-def _sounds(text: str) -> list[str]:
-    from pypinyin import lazy_pinyin
-
-    return re.findall(r"[a-z]+|\d", " ".join(lazy_pinyin(text)).lower())
-
-
-def _tidy(text: str) -> str:
-    """Drop what is never spoken: replacement characters, quotation marks and outer white space."""
-    return re.sub(r"\s+", " ", re.sub(r"[\ufffd《》「」『』“”\"♪]", "", text)).strip()
-
-
-def _suppressed_by_default(folder: Path) -> list[int]:
-    import json
-
-    listed: list[int] = json.loads((folder / "config.json").read_text(encoding="utf-8"))["suppress_ids"]
-    return listed
-
-
-def _foreign_tokens(tokenizer: Any) -> list[int]:
-    """Ids of tokens that begin a character which neither Chinese nor English has: kana, hangul, Cyrillic, ..."""
-    as_byte = {character: byte for byte, character in _byte_characters().items()}
-    foreign = []
-    for token, number in tokenizer.get_vocab().items():
-        if token.startswith("<|"):
-            continue
-        data = bytes(as_byte[character] for character in token)
-        if any(_begins_foreign(data[at : at + 2]) for at in range(len(data))):
-            foreign.append(number)
-    return sorted(foreign)
-
-
-def _begins_foreign(pair: bytes) -> bool:
-    lead = pair[0]
-    if lead == 0xE3 and len(pair) == 2:
-        return 0x81 <= pair[1] <= 0x8F
-    return 0xC4 <= lead <= 0xE1 or 0xEA <= lead <= 0xED
-
-
-def _byte_characters() -> dict[int, str]:
-    """The printable character that byte-level BPE vocabularies write for each byte."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    table = {byte: chr(byte) for byte in printable}
-    table.update({byte: chr(256 + at) for at, byte in enumerate(others)})
-    return table
