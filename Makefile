@@ -56,8 +56,9 @@ $(NODE): %/node_modules: %/package.json | npm
 	cd $* && npm install --no-package-lock --no-audit --no-fund --silent
 	@touch $@
 
-test: .venv/.dev browser relay voices $(NODE) ## every test, one trial of each real-time kind
-	$(BIN)/python -m pytest
+test: .venv/.dev browser relay voices $(NODE) ## every test; those in real time come last, one after the other
+	$(BIN)/python -m pytest -m "not realtime" -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -m realtime
 
 check: .venv/.dev ## formatter, linter, types
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,16 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+
+def pytest_configure() -> None:
+    """Processes that run tests beside each other have one core each."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        import torch
+
+        torch.set_num_threads(1)
+        # COLUMNS is set in them, and a console keeps the width that it found when it was made.
+        os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="module")

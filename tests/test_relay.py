@@ -162,6 +162,7 @@ def call(browser: Browser, server: Running) -> Page:
     return page
 
 
+@pytest.mark.realtime
 @pytest.mark.browser
 def test_the_page_takes_the_servers_relay_and_says_what_to_do_without_one(browser: Browser, network: Network) -> None:
     good = call(browser, network.servers["good"])
