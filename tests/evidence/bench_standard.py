@@ -1,7 +1,8 @@
-"""The bench's standard set against this project's server, in pieces of four to ten minutes.
+"""The bench's standard set against this project's server, in pieces of four to twelve minutes.
 
-PIECE names one; without it they are run one after the other (28 minutes). Pieces with an odd seed are the first run,
-those with an even one the second. All pieces are merged, and the runs compared, by `make evidence bench-merge`.
+PIECE names one; without it they are run one after the other (31 minutes). Pieces with an odd seed are the first run,
+those with an even one the second: the same calls again, said at the same moments of a reply. All pieces are merged, and
+the runs compared, by `make evidence bench-merge`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PIECES: dict[str, dict[str, int]] = {
     # Scenario: calls. Both runs together have 60 trials and more of every figure of a turn.
     "orders": {"order-zh": 3, "order-en": 3, "orders": 1, "echo-loop": 1},
     "interruptions": {"interruptions": 6},
-    "distractions": {"distractions": 7},
+    "distractions": {"distractions": 10},
     "pauses": {"pause-0300": 2, "pause-0600": 3, "pause-1000": 3, "pause-1500": 2},
 }
 
@@ -41,7 +42,7 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     names = list(PIECES) if chosen is None else [chosen]
     for name in names:
         scenarios = [(named(scenario), calls * trials) for scenario, calls in PIECES[name].items()]
-        done = await placed(f"bench-standard-{name}-{seed}", scenarios, seed, judged=True)
+        done = await placed(f"bench-standard-{name}-{seed}", scenarios, (seed + 1) // 2, judged=True)
         told[name] = done.facts()
         each += [{"piece": name, **_of(call)} for call in done.calls]
     record = f"bench-standard-{chosen}-{seed}" if chosen else f"bench-standard-{seed}"
