@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .scene import OPTIONS, Item, Plan, Scene, add_call, change_call, is_zh, latest, some_item
+from .scene import OPTIONS, Item, Plan, Scene, add_call, change_call, is_zh, latest, some_change, some_item
 
 PLAIN: Item = {"size": None, "ice": None, "sugar": None, "toppings": []}
 
@@ -200,6 +200,50 @@ def resold(s: Scene, data: tuple[int, dict[str, Any]]) -> Plan | None:
     return Plan(lead + s.rng.choice(s.words.SAY.names[new]), [("replace", {"line": number, "drink": new})])
 
 
+def owners(s: Scene, owned: list[tuple[str, int, str]]) -> Plan | None:
+    """Drinks were ordered for several people: my friend's is to be another way, or is not wanted."""
+    who, number, drink = s.rng.choice(owned)
+    if number > len(s.lines) or s.lines[number - 1]["drink"] != drink:
+        return None
+    ref = s.words.of_whom(s.rng, who)
+    if s.rng.random() < 0.2:
+        line = s.lines[number - 1]
+        return Plan(s.words.remove(s.rng, ref, ref), [("remove", {"line": number})], "removed", {"line": line})
+    what = some_change(s, s.lines[number - 1])
+    said = s.words.change(s.rng, ref, what)
+    return Plan(said, [change_call(number, what)]) if ref in said else None
+
+
+def asked(s: Scene, data: tuple[int, str]) -> Plan | None:
+    """Can it be had like that? Then like that, or as it was."""
+    number, choice = data
+    if number > len(s.lines):
+        return None
+    line = s.lines[number - 1]
+    if choice in s.shop.choices(line["drink"], "ice") and choice != line["ice"] and s.rng.random() < 0.6:
+        word = s.rng.choice(s.words.SAY.after[choice])
+        lead = pick(s, ["那", "那就", "好，", "行，", "嗯，"], ["then ", "okay, ", "yes, ", "great, ", ""])
+        return Plan(lead + word + pick(s, ["", "吧"], ["", " please"]), [change_call(number, {"ice": choice})])
+    return Plan(s.rng.choice(s.words.SAY.as_it_was), reply="ack", pending=("more", None))
+
+
+def choose(s: Scene, _: Any) -> Plan | None:
+    """What can be chosen was told: this, for the drink that was ordered last."""
+    if not s.lines:
+        return None
+    number, key = latest(s), s.rng.choice(["sugar", "sugar", "ice"])
+    line = s.lines[number - 1]
+    free = [choice for choice in s.shop.choices(line["drink"], key) if choice != line[key]]
+    if not free:
+        return None
+    choice = s.rng.choice(free)
+    lead = pick(
+        s, ["那要", "那就", "就", "", "我要", "那给我", "好，"], ["then ", "okay, ", "", "I'll take ", "let's do "]
+    )
+    said = lead + s.rng.choice(s.words.SAY.plain[choice]) + pick(s, ["", "吧", "的吧"], ["", " then", " please"])
+    return Plan(said.replace("的的", "的"), [change_call(number, {key: choice})])
+
+
 ANSWERS: dict[str, Callable[[Scene, Any], Plan | None]] = {
     "confirm": confirm,
     "that": that,
@@ -214,4 +258,7 @@ ANSWERS: dict[str, Callable[[Scene, Any], Plan | None]] = {
     "quantity": quantity,
     "sold": sold,
     "resold": resold,
+    "owners": owners,
+    "asked": asked,
+    "choose": choose,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .scene import Plan, Scene, is_zh
+from .scene import Plan, Scene, is_zh, latest
 
 
 def look_up(s: Scene) -> Plan:
@@ -30,6 +30,20 @@ def look_up(s: Scene) -> Plan:
     x = rng.choice(s.words.SAY.names[d])
     patterns = {"item": s.words.SAY.price, "have": s.words.SAY.have, "ice": s.words.SAY.hot}[kind]
     return Plan(rng.choice(patterns).format(x=x), [("look_up", {"item": d})], kind, pending=("that", d))
+
+
+def ask_of_it(s: Scene) -> Plan:
+    """Whether the drink that was ordered last can be had hot, or with less ice: it is not named."""
+    number = latest(s)
+    choice = s.rng.choice(["hot", "hot", "no_ice", "less_ice"])
+    said = s.rng.choice(s.words.SAY.possible[choice])
+    calls = [("look_up", {"item": s.lines[number - 1]["drink"]})]
+    return Plan(said, calls, "ice", pending=("asked", (number, choice)))
+
+
+def options(s: Scene) -> Plan:
+    said = s.rng.choice(s.words.SAY.simple["options"])
+    return Plan(said, reply="options", pending=("choose", None) if s.lines else None)
 
 
 def about(s: Scene) -> Plan:

@@ -74,7 +74,7 @@ def some_cups(s: Scene) -> Plan:
         while ref not in said:
             said = s.words.change(s.rng, ref, what)
         return Plan(said, [change_call(number, what, 1)])
-    said = s.words.some_cups(s.rng, ref, cups, said_what)
+    said = s.words.some_cups(s.rng, ref, cups, said_what, line["quantity"] - cups)
     if ref and not said.startswith(ref):
         said = (
             ref + said

@@ -254,6 +254,13 @@ def reference(rng: random.Random, how: str, line: Mapping[str, Any], number_: in
         word = SAY.shown[line["attribute"]]
         if rng.random() < 0.3:
             return f"the {word} {name}"
+        if line["quantity"] > 1 and rng.random() < 0.7:
+            n = number(line["quantity"])
+            if word in ("large", "small", "medium", "hot"):
+                return rng.choice([f"the {word} ones", f"the {n} {word} ones"])
+            return rng.choice(
+                [f"the {word} ones", f"the ones with {word}", f"the {n} with {word}", f"those with {word}"]
+            )
         return (
             rng.choice([f"the {word} one", f"the one with {word}"])
             if word not in ("large", "small", "medium", "hot")
@@ -315,7 +322,28 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
     return lead + rng.choice([" and ", ", ", " and "]).join(bits) + rng.choice(["", "", "", " please", " instead"])
 
 
-def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
+def for_others(rng: random.Random, people: Sequence[str], items: Sequence[Item]) -> str:
+    bits = []
+    for who, it in zip(people, items, strict=True):
+        words = item(rng, it)
+        if who == "I":
+            bits.append(rng.choice([f"I'd like {words}", f"I want {words}", f"{words} for me", f"I'll have {words}"]))
+        else:
+            whom = {"he": "him", "she": "her"}.get(who, who)
+            bits.append(rng.choice([f"{who} wants {words}", f"{words} for {whom}", f"{who} would like {words}"]))
+    return rng.choice([", ", " and ", ", and "]).join(bits) + rng.choice(["", "", " please"])
+
+
+def of_whom(rng: random.Random, who: str) -> str:
+    if who == "I":
+        return rng.choice(["mine", "my drink", "the one for me", "my own"])
+    if who in ("he", "she"):
+        return rng.choice(["his", "his drink", "the one for him"] if who == "he" else ["hers", "her drink"])
+    return rng.choice([f"{who}'s", f"{who}'s drink", f"the one for {who}"])
+
+
+def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int = 0) -> str:
+    """So many cups of a line are to be different; `others`: how many are not."""
     words = [
         w.removeprefix("make it ").removeprefix("with ") for w in [rng.choice(SAY.after[o]) for o in said_options(what)]
     ]
@@ -329,6 +357,10 @@ def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
         else rng.choice([" ", " with "])
     )
     tail = rng.choice(["", "", " please"])
+    if others and rng.random() < 0.25:
+        tail = rng.choice(
+            [", the rest as they are", f", leave the other {number(others)}", ", the others stay the same"]
+        )
     return str(rng.choice(SAY.some_cups)).format(n=n, joint=joint, body=body) + tail
 
 

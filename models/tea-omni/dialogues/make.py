@@ -29,6 +29,8 @@ END = "<end>"
 VOWEL = re.compile(r"\b([Aa]) (?=[aeio])")
 FAILED: dict[str, Any] = {"ok": False, "error": "failed", "changed": []}
 TIMED_OUT: dict[str, Any] = {"ok": False, "error": "tool_timeout", "message": "it took too long"}
+ASIDES = 0.06
+"""Of the turns that add a drink, in which something is said of what it is for."""
 LOST = 0.04
 """Of the turns that add two drinks or more, in which the shop loses one: in silence, too late, or because it is out."""
 _PHRASES = [p for p in phrases_dict if 2 <= len(p) <= 5]
@@ -73,6 +75,8 @@ def dialogue(rng: random.Random, language: Language, vocabulary: Vocabulary) -> 
             )
         else:
             plan = plan_turn(scene)
+        if rng.random() < ASIDES and any(name == "add" for name, _ in plan.calls):
+            plan.said += rng.choice(scene.words.SAY.aside)
         if language == "en" and rng.random() < 0.85:
             plan.said = VOWEL.sub(r"\1n ", plan.said)
         said = getattr(noise, language)(rng, plan.said)

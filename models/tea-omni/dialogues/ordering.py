@@ -24,6 +24,27 @@ def order(s: Scene) -> Plan:
     return Plan(said, calls)
 
 
+def for_others(s: Scene) -> Plan:
+    """Drinks for several people, who are named; the next turn may mean a drink by its owner."""
+    rng = s.rng
+    me, *others = s.words.SAY.people
+    people = rng.sample(others, rng.choice([2, 2, 2, 3]))
+    if rng.random() < 0.6:
+        people[rng.choice([0, -1])] = me
+    held = {line["drink"] for line in s.lines}
+    items = [{**some_item(s, plain=0.4), "quantity": 1} for _ in people]
+    if rng.random() < 0.3:
+        items[1]["drink"] = items[0]["drink"]
+        for key in OPTIONS:
+            if items[1][key] not in s.shop.choices(items[1]["drink"], key):
+                items[1][key] = None
+    calls = [add_call(it) for it in items]
+    if held & {it["drink"] for it in items} or any(call in calls[:i] for i, call in enumerate(calls)):
+        return order(s)
+    owned = [(who, len(s.lines) + i, it["drink"]) for i, (who, it) in enumerate(zip(people, items, strict=True), 1)]
+    return Plan(s.words.for_others(rng, people, items), calls, pending=("owners", owned))
+
+
 def all_alike(s: Scene) -> Plan:
     """Several drinks, and then what holds for all of them: a latte and an americano, both with no ice."""
     rng = s.rng

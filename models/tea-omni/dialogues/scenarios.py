@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .answering import follow_up
-from .asking import about, look_up, menu, order_number, place, read_back, simple
+from .asking import about, ask_of_it, look_up, menu, options, order_number, place, read_back, simple
 from .changing import (
     change,
     change_all,
@@ -32,6 +32,7 @@ from .ordering import (
     category,
     corrected,
     each,
+    for_others,
     milk_with_topping,
     order,
     order_with_split,
@@ -55,6 +56,7 @@ EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
     (3, by_turns),
     (2, order_with_split),
     (2.5, all_alike),
+    (4, for_others),
     (1.5, also),
     (6, corrected),
     (2.5, with_unsold),
@@ -78,7 +80,7 @@ EMPTY: list[tuple[float, Callable[[Scene], Plan]]] = [
     (0.6, simple("abuse", "abuse")),
     (0.6, simple("who", "who")),
     (1.6, simple("chat", "chat")),
-    (0.3, simple("options", "options")),
+    (0.3, options),
     (0.3, simple("sizes", "sizes")),
     (0.3, simple("extras", "extras")),
 ]
@@ -93,6 +95,7 @@ FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
     (1, varieties),
     (0.5, order_with_split),
     (0.8, all_alike),
+    (1, for_others),
     (0.5, also),
     (1.5, corrected),
     (2, misheard),
@@ -119,6 +122,7 @@ FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
     (4, missing_line),
     (0.8, vague_remove),
     (3, look_up),
+    (1, ask_of_it),
     (1, about),
     (0.7, menu),
     (6, read_back),
@@ -132,7 +136,7 @@ FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
     (0.4, simple("abuse", "abuse")),
     (0.3, simple("who", "who")),
     (1.2, simple("chat", "chat")),
-    (0.3, simple("options", "options")),
+    (0.9, options),
     (0.2, simple("sizes", "sizes")),
     (0.2, simple("extras", "extras")),
 ]
@@ -140,7 +144,7 @@ FILLED: list[tuple[float, Callable[[Scene], Plan]]] = [
 
 def plan_turn(s: Scene) -> Plan:
     """The next turn of this dialogue."""
-    if s.pending is not None and s.rng.random() < 0.75:
+    if s.pending is not None and s.rng.random() < 0.68:
         plan = follow_up(s)
         if plan is not None:
             return plan

@@ -126,8 +126,11 @@ def pick_line(s: Scene, explicit: bool = False, avoid: int = 0) -> tuple[int, st
         for key in OPTIONS
         if line[key] != s.shop.default(line["drink"], key) and sum(x[key] == line[key] for x in lines) == 1
     ]
+    plain = [key for key in ("size", "ice", "sugar") if sum(x[key] == line[key] for x in lines) == 1]
+    if not special and plain and rng.random() < 0.3:
+        special = plain
     if special and n > 1:
-        hows.append("attribute")
+        hows += ["attribute"] * (1 if drinks[line["drink"]] == 1 else 4)
     if not hows:
         return None
     how = rng.choice(hows)

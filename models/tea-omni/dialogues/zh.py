@@ -275,12 +275,32 @@ def change(rng: random.Random, ref: str, what: Item) -> str:
     return lead + ba + ref + text + rng.choice(["", "", "吧", "吧", "谢谢", "可以吗", "好了", "行吗"])
 
 
-def some_cups(rng: random.Random, ref: str, cups: int, what: Item) -> str:
+def for_others(rng: random.Random, people: Sequence[str], items: Sequence[Item]) -> str:
+    bits = []
+    for index, (who, it) in enumerate(zip(people, items, strict=True)):
+        words = item(rng, it)
+        lead = [f"{who}要{words}", f"给{who}来{words}", f"{who}{words}", f"{who}的是{words}", f"{who}喝{words}"]
+        bits.append(rng.choice(lead if index or who != "我" else [f"我要{words}", f"我{words}", f"我的是{words}"]))
+    return rng.choice(["，", "，", "，然后", "。"]).join(bits) + rng.choice(SAY.end)
+
+
+def of_whom(rng: random.Random, who: str) -> str:
+    return who + rng.choice(["那杯", "那杯", "的", "的那杯", "那个"])
+
+
+def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int = 0) -> str:
+    """So many cups of a line are to be different; `others`: how many are not."""
     n = count(cups) + rng.choice(["杯", "杯", "个"])
     lead = rng.choice(["其中", "其中", "里面", "有", "里头"])
     words = option_words(rng, what)
     verb = "" if words.startswith(("要", "加", "再", "不", "别", "放", "做")) else rng.choice(["", "要", "改成", "做"])
-    return rng.choice([ref, ref, ""]) + lead + n + verb + words + rng.choice(["", "吧", "", "谢谢"])
+    text = rng.choice([ref, ref, ""]) + lead + n + verb + words + rng.choice(["", "吧", "", "谢谢"])
+    if others and rng.random() < 0.25:
+        rest = count(others) + "杯"
+        text += rng.choice(["，", "，", " "]) + rng.choice(
+            ["其他的不动", "剩下的照旧", f"另{rest}照原样", f"剩{rest}别动", "别的都一样", f"那{rest}还是一样"]
+        )
+    return text
 
 
 def swap(rng: random.Random, old: str, new: str, ref: str) -> str:
