@@ -28,6 +28,7 @@ from speech import WEIGHTS
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from train_thinker import Average
+from training import mixed_precision
 
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.decoder import Decoder
@@ -178,7 +179,7 @@ def main() -> None:
         for optimizer, rate in zip(optimizers, RATES, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = rate * min(1.0, (step + 1) / 50, 0.02 + 1.5 * (1 - elapsed / options.minutes))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with mixed_precision("cpu"):
             with torch.no_grad():
                 states = lower_states(decoder, ids)
             logits = head(states, positions).float()

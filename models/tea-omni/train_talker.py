@@ -33,7 +33,7 @@ from acoustic import MEL_SIZE, load_acoustic, load_shipped
 from speech import CACHE, normalised_mel, read_meta
 from talker_data import SHORTEST_SECONDS, Item, item, phone_inventory
 from torch import Tensor, nn
-from training import Points, Run, plot, points, read_checkpoint, read_curve
+from training import Points, Run, mixed_precision, plot, points, read_checkpoint, read_curve
 
 from voice_agent.tea.codec import MEL_CHANNELS, MEL_FLOOR, MEL_FRAMES, LatentSpace
 from voice_agent.tea.talker_net import LANGUAGES, LEFT, PAD, RIGHT, TalkerConfig, TalkerNet, language_of, placement
@@ -294,7 +294,7 @@ def train(options: argparse.Namespace) -> None:
         run.resume(state)
     rng = random.Random(run.step)
     for over in run.steps():
-        with torch.autocast(device, torch.bfloat16):
+        with mixed_precision(device):
             parts = losses(net, corpus.draw(options.batch, rng).to(device))
         loss = parts["mel"] + CONTRAST_WEIGHT * parts["contrast"] + DURATION_WEIGHT * parts["duration"]
         rate = options.rate * LEARNING_RATE * min(1.0, (run.step + 1) / WARM_UP_STEPS) * max(0.02, 1 - over)

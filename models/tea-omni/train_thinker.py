@@ -4,7 +4,7 @@
 
 Resumes from the newest checkpoint in `--work`, or else from the shipped weights if `--warm` is given; weights of fewer
 layers are grown. Dialogues are generated as it goes, never twice the same, in a process of their own. The network
-trains on one core, or on a GPU when there is one.
+trains on all cores, or on a GPU when there is one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pypinyin import Style, lazy_pinyin
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
+from training import mixed_precision
 
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations
@@ -68,8 +69,10 @@ class SoundingDecoder(nn.Module):
         """Logits at the flat positions `targets` of int64[B, T]; the last layer is computed for these alone."""
         x = self.embed(ids)
         cosine, sine = rotations(torch.arange(ids.shape[1], device=ids.device), self.decoder.config)
-        cosine, sine = cosine.to(torch.bfloat16), sine.to(torch.bfloat16)
-        future = torch.full((ids.shape[1],) * 2, -1e4, dtype=torch.bfloat16, device=ids.device).triu(1)
+        device = ids.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+        cosine, sine = cosine.to(dtype), sine.to(dtype)
+        future = torch.full((ids.shape[1],) * 2, -1e4, dtype=dtype, device=ids.device).triu(1)
         before = x.new_zeros(ids.shape[0], self.decoder.config.recent, self.decoder.config.width)
         last = len(self.decoder.blocks) - 1
         for index, block in enumerate(self.decoder.blocks):
@@ -332,7 +335,7 @@ def main() -> None:
         for opt, base in zip(opts, RATES, strict=True):
             for group in opt.param_groups:
                 group["lr"] = base * rate
-        with torch.autocast(device, dtype=torch.bfloat16):
+        with mixed_precision(device):
             logits = network(x.to(device), positions.to(device))
         each = F.cross_entropy(logits.float(), following.to(device), reduction="none")
         weights = weights.to(device)

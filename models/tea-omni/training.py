@@ -1,4 +1,4 @@
-"""What the recipes of codec and talker share: a training run that goes on where it was stopped, and its picture."""
+"""What the recipes share: a training run that goes on where it was stopped, its arithmetic, and its picture."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any] | None:
     if path.exists():
         state = torch.load(path, map_location=device, weights_only=True)
     return state
+
+
+def mixed_precision(device: str) -> torch.autocast:
+    """bfloat16 for products, where that is fast: on a CPU with AVX2 alone it takes twelve times as long as float32."""
+    fast = device != "cpu" or "AVX512" in torch.backends.cpu.get_cpu_capability()
+    return torch.autocast(device, torch.bfloat16, enabled=fast)
 
 
 class Run(Generic[Net]):
