@@ -131,12 +131,13 @@ def test_a_short_sound_is_waited_for_no_longer_than_a_backchannel_may_be(caller:
     assert caller.new() == ["resume"]
 
 
-def test_a_late_word_to_stop_cancels_a_reply_that_has_not_gone_on(caller: Caller) -> None:
+@pytest.mark.parametrize(("said", "hush_ms"), [("停", 448), ("wait", 832), ("换成两杯", 864)])
+def test_late_words_cancel_a_reply_that_has_not_gone_on(caller: Caller, said: str, hush_ms: int) -> None:
     caller.reply()
-    caller.speak(352)
-    caller.hush(448)
+    caller.speak(512)
+    caller.hush(hush_ms)
     assert caller.new() == ["speech_started", "pause", "speculate"]
-    caller.hear("停")
+    caller.hear(said)
     assert caller.new() == ["interrupt"]
 
 
@@ -153,7 +154,7 @@ def test_a_sound_of_which_a_part_is_known_is_not_waited_for(caller: Caller) -> N
 def test_the_reply_does_not_wait_for_the_recogniser_for_ever(caller: Caller) -> None:
     caller.reply()
     caller.speak(512)
-    caller.hush(480)
+    caller.hush(896)
     assert caller.new() == ["speech_started", "pause", "speculate"]
     caller.hush(32)
     assert caller.new() == ["resume"]
@@ -340,7 +341,7 @@ def test_what_is_said_over_the_last_moments_of_a_reply_is_an_answer(caller: Call
 def test_a_backchannel_that_was_let_go_answers_the_question_that_has_ended_meanwhile(caller: Caller) -> None:
     caller.reply()
     caller.speak(400)
-    caller.hush(512)
+    caller.hush(928)
     assert caller.new()[-1] == "resume"
     caller.policy.reply_ended(heard_all=True)
     caller.hear("好的")

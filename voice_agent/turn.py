@@ -50,8 +50,9 @@ class TurnConfig(BaseModel):
     likely a backchannel that was not understood, or the beginning of one."""
     resume_ms: int = Field(256, ge=100, le=2000)
     """A paused reply goes on this long after the sound ended, if no words were recognised by then."""
-    late_ms: int = Field(500, ge=100, le=2000)
-    """The same after `word_voice_ms` of voice of which nothing at all is known, while its words are recognised."""
+    late_ms: int = Field(900, ge=100, le=2000)
+    """The same after `word_voice_ms` of voice of which nothing at all is known, while its words are recognised: on
+    slow cores that takes 600 to 900 ms, and a reply that goes on just before stops again."""
     word_voice_ms: int = Field(224, ge=0, le=2000)
     """Voice that is long enough for a word to stop."""
     noise_ms: int = Field(1000, ge=100, le=5000)
