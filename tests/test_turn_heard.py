@@ -23,7 +23,7 @@ from voice_agent.turn import SAMPLES_PER_MS as MS
 from voice_agent.turn import Action, TurnConfig, TurnPolicy
 from voice_agent.vad import SileroModel, StreamingVad, VadConfig, VadEvent
 from voice_agent.whisper import Prompt, Recognizer, RecognizerConfig
-from voice_agent.words import LIKELY
+from voice_agent.words import LIKELY, kind_of
 
 SOUNDS = Path(voice_agent.bench.__file__).parent / "library" / "sounds"
 BEFORE_MS, PRE_ROLL_MS, JOB_MS = 300, 200, 200
@@ -144,6 +144,15 @@ def test_a_backchannel_lets_it_go_on(recognizer: Recognizer, silero: SileroModel
     done = Held(pcm, recognizer, silero).run()
     assert [kind for kind, _ in done] == ["pause", "resume"]
     assert done[1][1] <= len(pcm) // MS + 400
+
+
+def test_a_hum_is_not_weighed_as_a_word_to_stop(recognizer: Recognizer) -> None:
+    """Whisper writes a hum as 等去, and 等等 is the likeliest phrase then; that ended replies."""
+    for place in range(8):
+        pcm = np.concatenate([np.zeros(3200 + place * 43, np.int16), library("mm-zh")]).astype(np.float32)
+        pcm += np.random.default_rng(place).normal(0, 6, len(pcm))
+        heard = recognizer.transcribe((pcm / 32768).astype(np.float32), None, LIKELY, "zh", over_reply=True)
+        assert kind_of(heard.text) != "stop" or heard.text == heard.raw, (place, heard.text, heard.raw)
 
 
 @pytest.mark.parametrize("name", ["cough", "knock", "ring"])

@@ -29,7 +29,7 @@ LIKELY = {
 
 PHRASES = {
     "stop": {
-        "zh": "停|停一下|停停|等一下|等等|等一等|等会儿|等下|不对|不是|不要|不要了|不对不对|算了|别说了|慢着|打住|够了",
+        "zh": "停|停一下|停停|不对|不是|不要|不要了|不对不对|算了|别说了|慢着|打住|够了",
         "en": "stop|wait|hold on|hang on|no|no, no|wait a minute|cancel|never mind|one moment|wait, wait|stop, stop|"
         "hold on a second",
     },
@@ -39,7 +39,10 @@ PHRASES = {
         "thank you",
     },
 }
-"""Phrases that are said over a reply to stop it, and by somebody who listens."""
+"""Phrases that are said over a reply to stop it, and by somebody who listens, weighed by their sound.
+
+Not 等一下 and its like: to Whisper a hum is a 等, and these it writes by itself where they are said.
+"""
 
 SURE, NAMED, LIKELY_SO = 0.9, 0.75, 0.6
 """Probabilities of a turn that is certainly over, of a name alone, and of what is more likely over than not."""
