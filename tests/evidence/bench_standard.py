@@ -1,6 +1,6 @@
-"""The bench's standard set against this project's server, in pieces of four to twelve minutes.
+"""The bench's standard set against this project's server, in pieces of four to sixteen minutes.
 
-PIECE names one; without it they are run one after the other (31 minutes). Pieces with an odd seed are the first run,
+PIECE names one; without it they are run one after the other (36 minutes). Pieces with an odd seed are the first run,
 those with an even one the second: the same calls again, said at the same moments of a reply. All pieces are merged, and
 the runs compared, by `make evidence bench-merge`.
 """
