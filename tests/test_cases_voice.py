@@ -70,7 +70,6 @@ def sound(name: str) -> Samples:
     return np.asarray(pcm[loud[0] : loud[-1]], np.float32)
 
 
-@pytest.mark.realtime
 def test_b14_a_topping_that_sounds_like_another_word_is_that_topping(recognizer: Recognizer, engine: Engine) -> None:
     """Case B14, clean: of five, in a voice that is no clear one, most are understood; none is taken for another."""
     wanted = {

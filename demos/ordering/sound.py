@@ -26,6 +26,7 @@ Rule = Callable[[Tokens, Tokens], bool]
 
 _NEAR_INITIALS = ("z zh j", "c ch q", "s sh x", "n l r", "f h", "b p", "d t", "g k", "y w")
 _NEAR_FINALS = ("an ang uan van", "en eng", "in ing", "ian iang", "uan uang", "ao iao ou iou", "ei uei", "uo o e")
+_PARTICLES = frozenset("的吧啊呀哦呢嘛了")
 _KEY_RULES = (
     (r"eye?s?$", "ise"),  # eyes is heard for ice
     (r"igh|ie(?=[sd])", "i"),
@@ -54,12 +55,26 @@ def match(heard: str, names: Mapping[str, Iterable[str]]) -> Match:
 
     The first of these rules that fits any id decides: the same letters; the same sound; near sounds; any part of
     a name. Several ids are to be asked about. So is a single id of which only a part was heard, unless that part
-    is the beginning: 乌龙 is 乌龙茶, but 红茶 may be meant as something else than 柠檬红茶.
+    is the beginning: 乌龙 is 乌龙茶, but 红茶 may be meant as something else than 柠檬红茶. What fits nothing is tried
+    without the particles at its end: 红豆的 is 红豆.
     """
     said = tokens(heard)
+    known = {item_id: [tokens(name) for name in (item_id, *called)] for item_id, called in names.items()}
+    found = _match(said, known)
+    bare = _without_particles(said)
+    return _match(bare, known) if not found.ids and bare != said else found
+
+
+def _without_particles(said: Tokens) -> Tokens:
+    """At least two syllables or words stay."""
+    while len(said) > 2 and said[-1][0] in _PARTICLES:
+        said = said[:-1]
+    return said
+
+
+def _match(said: Tokens, known: Mapping[str, list[Tokens]]) -> Match:
     if not said:
         return Match((), certain=False)
-    known = {item_id: [tokens(name) for name in (item_id, *called)] for item_id, called in names.items()}
     rules = (_same_letters, _same_sound, _near_sound)
     for rule in rules:
         found = _fitting(known, partial(rule, said))
