@@ -377,6 +377,7 @@ def test_a_client_says_which_language_the_agent_begins_in() -> None:
             await bench.until(lambda: "response.output_audio_transcript.done" in bench.kinds())
             said = bench.last("response.output_audio_transcript.done")["transcript"]
             assert said.split() == ["hello", "and", "welcome"]
+            await bench.until(lambda: bench.model.talker.languages)
             assert bench.model.talker.languages == ["en"]
             check(bench)
 

@@ -9,7 +9,7 @@ import av
 import numpy as np
 import pytest
 from aiortc.mediastreams import MediaStreamError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from voice_agent.media.opus import OpusDecoder
@@ -421,6 +421,7 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=150, deadline=None, database=None)
+@example([("write", 480), ("packets", 1), ("flush", 0), ("pause", 0), ("write", 120), ("packets", 1)])
 @given(st.lists(STEPS, min_size=5, max_size=60))
 def test_whatever_the_order_of_calls_every_sample_is_sent_in_its_place(steps: list[tuple[str, int]]) -> None:
     asyncio.run(_follow(steps))
@@ -447,6 +448,9 @@ async def _follow(steps: list[tuple[str, int]]) -> None:
                 # The ramp of a flush lies over what begins in its packet; a reply that goes on rises by itself.
                 over = np.linspace(1, 0, 120, dtype=np.float32)[:soft] if ramp else 0
                 assert (frame[:soft] <= source[at : at + soft] + over + 1e-6).all()
+            elif paused and ramp:  # only what was flushed fades
+                assert (frame[:120] <= np.linspace(1, 0, 120, dtype=np.float32) + 1e-6).all()
+                assert not frame[120:].any()
             elif paused and before[-1]:
                 due = source[at : min(at + FRAME, written)]
                 assert (frame[: len(due)] <= due).all() or len(due) < 120
