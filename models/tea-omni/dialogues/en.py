@@ -342,7 +342,7 @@ def of_whom(rng: random.Random, who: str) -> str:
     return rng.choice([f"{who}'s", f"{who}'s drink", f"the one for {who}"])
 
 
-def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int = 0) -> str:
+def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int) -> str:
     """So many cups of a line are to be different; `others`: how many are not."""
     words = [
         w.removeprefix("make it ").removeprefix("with ") for w in [rng.choice(SAY.after[o]) for o in said_options(what)]
@@ -357,7 +357,7 @@ def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int =
         else rng.choice([" ", " with "])
     )
     tail = rng.choice(["", "", " please"])
-    if others and rng.random() < 0.25:
+    if rng.random() < 0.25:
         tail = rng.choice(
             [", the rest as they are", f", leave the other {number(others)}", ", the others stay the same"]
         )

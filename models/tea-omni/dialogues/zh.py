@@ -288,14 +288,14 @@ def of_whom(rng: random.Random, who: str) -> str:
     return who + rng.choice(["那杯", "那杯", "的", "的那杯", "那个"])
 
 
-def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int = 0) -> str:
+def some_cups(rng: random.Random, ref: str, cups: int, what: Item, others: int) -> str:
     """So many cups of a line are to be different; `others`: how many are not."""
     n = count(cups) + rng.choice(["杯", "杯", "个"])
     lead = rng.choice(["其中", "其中", "里面", "有", "里头"])
     words = option_words(rng, what)
     verb = "" if words.startswith(("要", "加", "再", "不", "别", "放", "做")) else rng.choice(["", "要", "改成", "做"])
     text = rng.choice([ref, ref, ""]) + lead + n + verb + words + rng.choice(["", "吧", "", "谢谢"])
-    if others and rng.random() < 0.25:
+    if rng.random() < 0.25:
         rest = count(others) + "杯"
         text += rng.choice(["，", "，", " "]) + rng.choice(
             ["其他的不动", "剩下的照旧", f"另{rest}照原样", f"剩{rest}别动", "别的都一样", f"那{rest}还是一样"]
