@@ -46,10 +46,16 @@ def recipe() -> Iterator[SimpleNamespace]:
         import fit_latents
         import train_codec
         import train_talker
+        import training
 
         torch.set_num_threads(1)
         yield SimpleNamespace(
-            acoustic=acoustic, distil=distil_vocoder, latents=fit_latents, codec=train_codec, talker=train_talker
+            acoustic=acoustic,
+            distil=distil_vocoder,
+            latents=fit_latents,
+            codec=train_codec,
+            talker=train_talker,
+            training=training,
         )
 
 
@@ -256,6 +262,25 @@ def test_a_pronouncer_is_fitted_to_the_shipped_acoustic_part(
     assert not torch.equal(fitted["pronouncer.out.weight"], shipped["pronouncer.out.weight"])
     with safe_open(out, framework="pt") as file:
         assert file.metadata()["thinker_sha256"] == sha256_of(WEIGHTS / "thinker.safetensors")
+
+
+def test_muon_steps_as_torchs_own(recipe: SimpleNamespace) -> None:
+    """Which always computes in bfloat16, so that each of its steps is off by up to some hundredths."""
+    torch.manual_seed(0)
+    for shape in ((24, 40), (40, 24)):
+        ours, theirs = (torch.nn.Parameter(torch.ones(shape)) for _ in range(2))
+        pair = (
+            recipe.training.Muon([ours], 0.02),
+            torch.optim.Muon([theirs], 0.02, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        )
+        for _ in range(3):
+            ours.grad = torch.randn(shape)
+            theirs.grad = ours.grad.clone()
+            for optimizer in pair:
+                optimizer.step()
+        moved = (theirs - 1).detach()
+        assert moved.norm() > 0.1
+        assert (ours - theirs).norm() < 0.03 * moved.norm()
 
 
 def test_given_texts_are_read_sound_by_sound(recipe: SimpleNamespace) -> None:

@@ -28,7 +28,7 @@ from speech import WEIGHTS
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from train_thinker import Average
-from training import mixed_precision
+from training import Muon, mixed_precision
 
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.decoder import Decoder
@@ -118,12 +118,12 @@ def calibrate(head: TurnEnd, decoder: Decoder, words: Vocabulary) -> None:
 
 
 def optimizers_of(head: nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan et al., 2024) for the matrices of the block, AdamW for the rest."""
+    """Muon for the matrices of the block, AdamW for the rest."""
     named = list(head.named_parameters())
     matrices = [p for name, p in named if name.startswith("block") and name.endswith("weight") and p.dim() == 2]
     rest = [p for _, p in named if not any(p is matrix for matrix in matrices)]
     return [
-        torch.optim.Muon(matrices, lr=1.0, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices),
         torch.optim.AdamW(rest, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 

@@ -32,7 +32,7 @@ from phones import PAUSES, EnglishLexicon, mandarin_phones
 from speech import CACHE, WEIGHTS
 from torch import Tensor
 from torch.nn import functional as F
-from training import read_checkpoint
+from training import Muon, read_checkpoint
 
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.codec import LatentSpace
@@ -263,9 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(train.here)} tokens after {time.monotonic() - began:.0f} s", flush=True)
     matrices = [net.pronouncer.here.weight, net.pronouncer.next.weight, net.pronouncer.mix.weight]
     rest = [p for p in net.pronouncer.parameters() if all(p is not matrix for matrix in matrices)]
-    # Muon (Jordan et al., 2024): AdamW alone leaves more of the rarer characters unlearnt in as many steps.
+    # AdamW alone leaves more of the rarer characters unlearnt in as many steps.
     optimizers = [
-        torch.optim.Muon(matrices, LEARNING_RATE, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices, LEARNING_RATE),
         torch.optim.AdamW(rest, LEARNING_RATE, weight_decay=0.01),
     ]
     generator = torch.Generator().manual_seed(0)

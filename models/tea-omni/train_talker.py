@@ -33,7 +33,7 @@ from acoustic import MEL_SIZE, load_acoustic, load_shipped
 from speech import CACHE, normalised_mel, read_meta
 from talker_data import SHORTEST_SECONDS, Item, item, phone_inventory
 from torch import Tensor, nn
-from training import Points, Run, mixed_precision, plot, points, read_checkpoint, read_curve
+from training import Muon, Points, Run, mixed_precision, plot, points, read_checkpoint, read_curve
 
 from voice_agent.tea.codec import MEL_CHANNELS, MEL_FLOOR, MEL_FRAMES, LatentSpace
 from voice_agent.tea.talker_net import LANGUAGES, LEFT, PAD, RIGHT, TalkerConfig, TalkerNet, language_of, placement
@@ -251,7 +251,7 @@ def evaluate(net: TalkerNet, corpus: Corpus, device: str) -> dict[str, float]:
 
 
 def optimizers(net: TalkerNet) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan et al., 2024) for the matrices between hidden layers, AdamW for the rest of the acoustic part."""
+    """Muon for the matrices between hidden layers, AdamW for the rest of the acoustic part."""
     frames = net.frames
     linear = [frames.window, frames.timing, net.encoder.content, net.encoder.duration[0]]
     linear += [layer for block in frames.blocks for layer in block.children() if isinstance(layer, nn.Linear)]
@@ -259,9 +259,7 @@ def optimizers(net: TalkerNet) -> list[torch.optim.Optimizer]:
     names = {id(matrix) for matrix in matrices}
     rest = [p for p in (*net.encoder.parameters(), *frames.parameters()) if id(p) not in names]
     return [
-        torch.optim.Muon(
-            [{"params": matrices, "scale": MUON_SCALE}], lr=1.0, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"
-        ),
+        Muon([{"params": matrices, "scale": MUON_SCALE}]),
         torch.optim.AdamW(rest, LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01),
     ]
 

@@ -24,7 +24,7 @@ from pypinyin import Style, lazy_pinyin
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
-from training import mixed_precision
+from training import Muon, mixed_precision
 
 from voice_agent.engine.protocols import Language
 from voice_agent.tea.decoder import Block, Decoder, DecoderConfig, rotations
@@ -216,12 +216,12 @@ def freeze_below(model: SoundingDecoder) -> None:
 
 
 def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
-    """Muon (Jordan et al., 2024) for the matrices of the blocks, AdamW for the rest."""
+    """Muon for the matrices of the blocks, AdamW for the rest."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     matrices = [p for n, p in named if "blocks" in n and n.endswith("weight") and p.dim() == 2]
     rest = [p for n, p in named if not any(p is matrix for matrix in matrices)]
     return [
-        torch.optim.Muon(matrices, lr=1.0, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        Muon(matrices),
         torch.optim.AdamW(rest, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0),
     ]
 

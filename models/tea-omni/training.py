@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,10 +26,50 @@ def read_checkpoint(path: Path, device: str) -> dict[str, Any] | None:
     return state
 
 
+def fast_bfloat16(device: str) -> bool:
+    """Whether products in bfloat16 are fast: on a CPU with AVX2 alone they take twelve times as long as in float32."""
+    return device != "cpu" or "AVX512" in torch.backends.cpu.get_cpu_capability()
+
+
 def mixed_precision(device: str) -> torch.autocast:
-    """bfloat16 for products, where that is fast: on a CPU with AVX2 alone it takes twelve times as long as float32."""
-    fast = device != "cpu" or "AVX512" in torch.backends.cpu.get_cpu_capability()
-    return torch.autocast(device, torch.bfloat16, enabled=fast)
+    """bfloat16 for products, where that is fast."""
+    return torch.autocast(device, torch.bfloat16, enabled=fast_bfloat16(device))
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose matrices are made orthogonal (Jordan et al., 2024), scaled to the size of AdamW's steps.
+
+    The scale is that of "Muon is Scalable for LLM Training" (Liu et al., 2025). As `torch.optim.Muon`, which always
+    computes in bfloat16: ten times slower than the rest of a step where that is emulated.
+    """
+
+    def __init__(self, matrices: Iterable[Any], lr: float = 1.0) -> None:
+        super().__init__(matrices, {"lr": lr, "momentum": 0.95, "weight_decay": 0.01})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                mean = state.setdefault("momentum_buffer", torch.zeros_like(matrix))
+                mean.lerp_(matrix.grad, 1 - group["momentum"])
+                matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                size = 0.2 * max(matrix.shape) ** 0.5
+                matrix.add_(orthogonal(matrix.grad.lerp(mean, group["momentum"])), alpha=-group["lr"] * size)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """About U V^T of the singular value decomposition U S V^T of a matrix, by five Newton-Schulz steps."""
+    x = matrix.bfloat16() if fast_bfloat16(matrix.device.type) else matrix
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return (x.T if tall else x).to(matrix.dtype)
 
 
 class Run(Generic[Net]):
