@@ -217,6 +217,18 @@ def test_a_reply_that_says_something_else_is_not_compared_with_the_uncut_one(tex
     assert measure(recording, calm).turns[1].kept is kept
 
 
+def test_where_one_uncut_call_was_understood_otherwise_the_next_stands_in() -> None:
+    told = "response.output_audio_transcript.done"
+    calls = [
+        call(12, [ASKED], [], [(1.4, {"type": told, "transcript": text})], received=heard((REPLY_AT, sound)))
+        for text, sound in (("One mocha.", voice(5, seed=3)), ("One latte.", REPLY), ("One tea.", voice(5, seed=4)))
+    ]
+    said = [(1.4, {"type": told, "transcript": "One latte."})]
+    recording = call(12, [ASKED, ("ignore", [(3.0, 3.4)])], [], said, received=heard((REPLY_AT, REPLY)))
+    assert measure(recording, *calls).turns[1].repeated_ms == 0
+    assert measure(recording, calls[0], calls[2]).turns[1].repeated_ms is None
+
+
 @pytest.mark.parametrize(("stopped", "kept"), [(5.0, True), (2.8, False)])
 def test_a_reply_that_the_server_has_not_ended_runs_through_its_silence(stopped: float, kept: bool) -> None:
     told = [(1.5, {"type": "output_audio_buffer.started"}), (stopped, {"type": "output_audio_buffer.stopped"})]

@@ -197,12 +197,13 @@ def test_audio_that_a_client_dropped_is_not_waited_for() -> None:
     assert script.step(3.12) == 1
 
 
-def test_one_call_without_interruptions_stands_beside_all_trials(tmp_path: Path) -> None:
+def test_calls_without_interruptions_stand_beside_all_trials(tmp_path: Path) -> None:
     work = jobs(Target(url="http://127.0.0.1:1"), find_scenarios(["backchannel", "order-zh"]), tmp_path, 2, 1)
-    (calm,) = references(work)
-    assert {job.uncut for job in work} == {calm.save, None}
-    assert calm.save.name == "backchannel-uncut"
-    assert calm.uncut is None
+    calm, again = references(work)
+    assert {job.uncut for job in work} == {(calm.save, again.save), ()}
+    assert [job.save.name for job in (calm, again)] == ["backchannel-uncut-0", "backchannel-uncut-1"]
+    assert calm.seed != again.seed
+    assert calm.uncut == ()
     assert [turn.expect for turn in calm.scenario.turns] == ["respond", "ignore"] * 2
 
 

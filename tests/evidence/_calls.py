@@ -17,7 +17,7 @@ from voice_agent.bench.link import Target
 from voice_agent.bench.quality import Judges
 from voice_agent.bench.recording import Recording
 from voice_agent.bench.results import CallResult
-from voice_agent.bench.runner import jobs, judge, run_calls
+from voice_agent.bench.runner import jobs, judge, run_calls, uncut_paths
 from voice_agent.bench.scenario import LIBRARY, Scenario, find_scenarios
 from voice_agent.calling import own_server
 
@@ -29,11 +29,12 @@ CALLER_DBFS = -20.0
 
 @dataclass(frozen=True)
 class Placed:
-    """`error`: the bench's own, measured just before; `recordings`: in the order of `calls`."""
+    """`error`: the bench's own, measured just before; `recordings`: in the order of `calls`, `uncut` beside them."""
 
     error: dict[str, Any]
     calls: list[CallResult]
     recordings: list[Path]
+    uncut: list[tuple[Path, ...]]
     lag: dict[str, float]
 
     def recording(self, number: int) -> Recording:
@@ -59,8 +60,8 @@ async def placed(
 ) -> Placed:
     """Place each scenario so many times, `parallel` calls at once. Their recordings are kept in `bench-out`.
 
-    `uncut`: the scenarios differ in what is said over the agent alone, so that one call without that, of this name,
-    stands beside all of them. `judged`: the sound of each reply is judged too, after the calls.
+    `uncut`: the scenarios differ in what is said over the agent alone, so that the calls without that, of this name,
+    stand beside all of them. `judged`: the sound of each reply is judged too, after the calls.
     """
     out = ROOT / "bench-out" / name
     error = await calibrate(out, calls=1, pairs=3, seed=seed)
@@ -69,13 +70,13 @@ async def placed(
         target = Target(url=url)
         work = [job for scenario, n in scenarios for job in jobs(target, [(scenario, LIBRARY)], out, n, seed)]
         if uncut is not None:
-            work = [job.model_copy(update={"uncut": out / "calls" / f"{uncut}-uncut"}) for job in work]
+            work = [job.model_copy(update={"uncut": uncut_paths(out, uncut)}) for job in work]
         calls = await run_calls(work, parallel=parallel)
         lag = await loop_lag(url)
     if judged:
         judges = Judges()
         calls = [judge(call, out, judges) for call in calls]
-    return Placed(error, calls, [job.save for job in work], lag)
+    return Placed(error, calls, [job.save for job in work], [job.uncut for job in work], lag)
 
 
 def named(name: str) -> Scenario:

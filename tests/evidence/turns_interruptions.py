@@ -35,12 +35,12 @@ async def run(seed: int, trials: int) -> dict[str, Any]:
     for number, call in enumerate(told.calls):
         recording = told.recording(number)
         figures = measure(recording)
-        calm = _full_replies(told.recordings[number].with_name(f"{call.scenario}-uncut"))
+        calm = [_full_replies(path) for path in told.uncut[number]]
         for index, turn in enumerate(call.figures["turns"]):
             if turn["expect"] != "stop" or turn["stopped"] is None:
                 continue
             fields = ("faded_ms", "yield_ms", "stopped", "came_back", "stale_ms")
-            heard = _remembered(recording, figures, index, calm.get(index - 1), transcribe)
+            heard = _remembered(recording, figures, index, [c[index - 1] for c in calm if index - 1 in c], transcribe)
             trial = {key: turn[key] for key in fields} | {"call": call.recording, "turn": index}
             each.append(trial | {"decided_ms": _decided(recording, figures, index), "memory": heard})
     return {"name": f"turns-interruptions-{seed}", **told.facts(), **judge(each), "each": each}
@@ -66,7 +66,7 @@ def _decided(recording: Recording, figures: CallFigures, index: int) -> float | 
 
 
 def _remembered(
-    recording: Recording, figures: CallFigures, index: int, full: str | None, transcribe: Transcribe
+    recording: Recording, figures: CallFigures, index: int, fulls: list[str], transcribe: Transcribe
 ) -> dict[str, Any] | None:
     """What is stored of the reply that was cut, and what was heard of it; None if there was no cut to store."""
     start, until = turn_window(recording, figures, index)
@@ -76,6 +76,8 @@ def _remembered(
         if event.data["type"] == "conversation.item.truncated" and start < event.at < until
     ]
     pcm = reply_pcm(recording, figures, index - 1)
+    begun = [text for text in fulls if cuts and _units(text)[: len(_units(cuts[0]))] == _units(cuts[0])]
+    full = next(iter([*begun, *fulls]), "")
     if not cuts or not full or not len(pcm):
         return None
     words = transcribe(pcm)

@@ -36,7 +36,7 @@ MAX_CALL_S = 900.0
 class Job(BaseModel):
     """A call to place. `folder`: of the scenario's sounds; `save`: the recording's path without its ending.
 
-    `uncut`: that of the same call in which nothing is said over the agent.
+    `uncut`: those of the same call in which nothing is said over the agent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,7 +46,7 @@ class Job(BaseModel):
     folder: Path
     save: Path
     seed: int = 1
-    uncut: Path | None = None
+    uncut: tuple[Path, ...] = ()
 
 
 class Caller:

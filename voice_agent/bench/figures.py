@@ -7,6 +7,7 @@ are of what a listener hears (`playout.play_out`). A figure that a turn cannot h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -131,17 +132,17 @@ class CallFigures:
         return asdict(self)
 
 
-def measure(recording: Recording, uncut: Recording | None = None) -> CallFigures:
+def measure(recording: Recording, *uncut: Recording) -> CallFigures:
     """Every figure of a recording, on a time line that starts with its first packet.
 
-    `uncut`: the same call in which nothing was said over the replies; see `scenario.uncut`.
+    `uncut`: the same call in which nothing was said over the replies, once or several times; see `scenario.uncut`.
     """
     begin = min(
         (float(line.at.min()) for line in (recording.sent, recording.received) if len(line.at)),
         default=0.0,
     )
     agent = _Agent(recording)
-    replies = replies_of(uncut, recording) if uncut is not None else {}
+    replies = replies_of(uncut, recording)
     turns = [_turn(recording, agent, number, replies) for number in range(len(recording.said))]
     for turn in turns:
         turn.at, turn.until = round(turn.at - begin, 4), round(turn.until - begin, 4)
@@ -150,17 +151,19 @@ def measure(recording: Recording, uncut: Recording | None = None) -> CallFigures
     return CallFigures(begin, turns, stream, voices, recording.failed)
 
 
-def replies_of(uncut: Recording, recording: Recording) -> dict[int, Pcm]:
-    """What was received in `uncut` between each turn that is to be answered and the next one.
+def replies_of(uncut: Sequence[Recording], recording: Recording) -> dict[int, Pcm]:
+    """What was received in the first call of `uncut` that fits between each turn that is to be answered and the next.
 
-    Not of a turn to which the server says something else in `recording`, as it understood it, or one before, otherwise.
+    A call does not fit at a turn to which the server says something else in `recording`: it understood this turn or one
+    before otherwise. One word misheard in one call changes every total after it, so there may be several.
     """
-    answers, others = _answers(uncut), _answers(recording)
-    return {
-        number: uncut.received.pcm[slice(*uncut.received.between(*span))]
-        for number, span in answers.items()
-        if number in others and _alike(reply_text(uncut.events, *span), reply_text(recording.events, *others[number]))
-    }
+    mine = _answers(recording)
+    replies: dict[int, Pcm] = {}
+    for calm in reversed(uncut):
+        for number, span in _answers(calm).items():
+            if number in mine and _alike(reply_text(calm.events, *span), reply_text(recording.events, *mine[number])):
+                replies[number] = calm.received.pcm[slice(*calm.received.between(*span))]
+    return replies
 
 
 def _answers(recording: Recording) -> dict[int, tuple[float, float]]:

@@ -25,6 +25,9 @@ from voice_agent.bench.scenario import Scenario, uncut
 
 START_S = 60.0
 
+UNCUT_CALLS = 2
+"""In which nothing is said over the agent, for each scenario: if one is understood otherwise, the other stands in."""
+
 OnCall = Callable[[CallResult], None]
 
 
@@ -80,11 +83,16 @@ def jobs(
             folder=folder,
             save=out / "calls" / f"{scenario.name}-{trial:03d}",
             seed=seed * 10_007 + trial,
-            uncut=None if uncut(scenario) is None else out / "calls" / f"{scenario.name}-uncut",
+            uncut=() if uncut(scenario) is None else uncut_paths(out, scenario.name),
         )
         for scenario, folder in scenarios
         for trial in range(trials or scenario.trials)
     ]
+
+
+def uncut_paths(out: Path, name: str) -> tuple[Path, ...]:
+    """Where the calls of a scenario are kept in which nothing is said over the agent."""
+    return tuple(out / "calls" / f"{name}-uncut-{number}" for number in range(UNCUT_CALLS))
 
 
 async def run_calls(
@@ -92,7 +100,7 @@ async def run_calls(
 ) -> list[CallResult]:
     """Place the calls, `parallel` of them at a time; results in the order of `work`.
 
-    Before them, once for each scenario, the call in which nothing is said over the agent. Raises ConnectionError if a
+    Before them, for each scenario, the calls in which nothing is said over the agent. Raises ConnectionError if a
     call left no recording.
     """
     results: dict[int, CallResult] = {}
@@ -126,8 +134,11 @@ def references(work: Sequence[Job]) -> list[Job]:
     found: dict[Path, Job] = {}
     for job in work:
         calm = uncut(job.scenario)
-        if job.uncut is not None and calm is not None and job.uncut not in found:
-            found[job.uncut] = job.model_copy(update={"scenario": calm, "save": job.uncut, "uncut": None})
+        for number, path in enumerate(job.uncut if calm is not None else ()):
+            if path not in found:
+                found[path] = job.model_copy(
+                    update={"scenario": calm, "save": path, "uncut": (), "seed": job.seed + number}
+                )
     return list(found.values())
 
 
@@ -138,7 +149,7 @@ def evaluate(job: Job, failed: str = "") -> CallResult:
         recording = Recording.load(path)
     except FileNotFoundError:
         raise ConnectionError(f"{job.scenario.name}: {failed}") from None
-    figures = measure(recording, _reference(job.uncut))
+    figures = measure(recording, *_references(job.uncut))
     errors = []
     for number, turn in enumerate(figures.turns):
         text = job.scenario.turns[number].text
@@ -165,12 +176,10 @@ def judge(call: CallResult, out: Path, judges: Judges) -> CallResult:
     )
 
 
-def _reference(path: Path | None) -> Recording | None:
-    """The call in which nothing was said over the agent, if there is a whole one."""
-    if path is None or not path.with_suffix(".json").is_file():
-        return None
-    recording = Recording.load(path)
-    return None if recording.failed else recording
+def _references(paths: Sequence[Path]) -> list[Recording]:
+    """The whole calls among those in which nothing was said over the agent."""
+    kept = [Recording.load(path) for path in paths if path.with_suffix(".json").is_file()]
+    return [recording for recording in kept if not recording.failed]
 
 
 def about(target: Target, scenarios: Iterable[Scenario], seed: int) -> dict[str, Any]:
