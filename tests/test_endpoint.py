@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sys
 import threading
 from pathlib import Path
@@ -172,6 +173,20 @@ def test_the_default_model_judges_the_end_of_a_turn() -> None:
 
 
 # ---- its examples ----
+
+
+@pytest.mark.parametrize(
+    ("language", "one"), [("zh", "[杯个份]|剩下的|其他的"), ("en", "the others?|the rest|, |and ")]
+)
+def test_cups_are_complete_when_each_has_had_its_part(language: Language, one: str) -> None:
+    rng = random.Random(5)
+    made = [endings._shared_out(rng, language) for _ in range(400)]
+    whole, begun = ([said for said, complete in made if complete is kind] for kind in (True, False))
+    assert len(whole) > 100
+    assert len(begun) > 100
+    assert not any(re.search("其中|of them|of those", said) for said in begun)
+    parts = [sum(len(re.findall(one, said)) for said in kind) / len(kind) for kind in (whole, begun)]
+    assert parts[0] > parts[1] + 0.5
 
 
 @pytest.mark.parametrize("language", ["zh", "en"])

@@ -189,7 +189,7 @@ def option_words(rng: random.Random, it: Item) -> str:
     return rng.choice([" and ", ", "]).join(words)
 
 
-def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, some: bool) -> str:
+def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, some: bool) -> list[str]:
     total = sum(p["quantity"] for p in parts)
     head = wish(rng, more) + item(rng, {**shared, "quantity": total})
     bits = []
@@ -216,9 +216,9 @@ def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, s
             else " "
         )
         bits.append(lead + joint + words)
-    return (
-        head + rng.choice([", ", ". ", " "]) + rng.choice([" and ", ", ", " and "]).join(bits) + rng.choice(SAY.end[:8])
-    )
+    head += rng.choice([", ", ". ", " "])
+    between = rng.choice([" and ", ", ", " and "])
+    return [head, *(bit + between for bit in bits[:-1]), bits[-1] + rng.choice(SAY.end[:8])]
 
 
 def corrected_order(rng: random.Random, wrong: Item, right: Item, what: str, more: bool) -> str:

@@ -18,8 +18,10 @@ from voice_agent.tea.endpoint import unpunctuated
 from voice_agent.tea.template import MAX_HEARD, MAX_UTTERANCE
 from voice_agent.tea.tokenizer import PUNCTUATION, Vocabulary
 
-from . import make, noise
+from . import make, noise, ordering
 from .general import sentences
+from .scene import Scene
+from .simulate import Shop
 from .words import load
 
 CUT = 0.06
@@ -30,6 +32,7 @@ HESITATIONS = {"嗯", "呃", "额", "啊", "um", "uh", "mm", "erm", "hmm"}  # co
 HUMMED = 0.08  # of whole utterances are followed by a hum that was taken for words
 LISTS = ("whole", "open", "begun", "bare", "hums", "parts")
 OTHERS = [1, 1, 2]  # examples of other words, for one of a generated turn
+OF_THEM = re.compile("其中| of them| of those")
 COUNTS = [1, 1, 2, 2, 2, 3, 3, 4, 5, 6, 8, 10, 12, 20]
 
 
@@ -182,11 +185,30 @@ def _other(
     if kind < 0.52:
         simple = make.WORDS[language].SAY.simple
         return before, rng.choice(known.whole if rng.random() < 0.5 else simple[rng.choice(WHOLE)]), True
-    if kind < 0.73:
+    if kind < 0.58:
+        return before, *_shared_out(rng, language)
+    if kind < 0.75:
         return before, rng.choice(known.begun if question else [*known.begun, *known.bare]), False
-    if kind < 0.79:
+    if kind < 0.80:
         return before, _filled(rng, language, rng.choice(known.parts)), False
     return before, known.sentence(rng, language), True
+
+
+def _shared_out(rng: random.Random, language: Language) -> tuple[str, bool]:
+    """Cups with a part for each, all of them or not yet: two cups, one without sugar, …"""
+    words = make.WORDS[language]
+    some = True
+    while some:
+        (cups, *parts), calls, some = ordering.shared_out(Scene(rng, words, Shop(rng)))
+    if rng.random() < 0.5:
+        total = sum(arguments.get("quantity", 1) for _, arguments in calls)
+        cups = f"{words.quantity(rng, total)}，" if language == "zh" else f"{words.number(total)}, "
+    known = rng.randint(1, len(parts))
+    said = cups + "".join(parts[:known])
+    if known == len(parts):
+        return said, True
+    said = OF_THEM.sub("", said)  # with these words the other cups may stay as they are
+    return said.removesuffix(" and ") if rng.random() < 0.7 else said, False
 
 
 def _asked(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .scene import OPTIONS, OWN, Item, Plan, Scene, add_call, clean, copy_of, is_zh, latest, pick_line, some_item
+from .scene import OPTIONS, OWN, Call, Item, Plan, Scene, add_call, clean, copy_of, is_zh, latest, pick_line, some_item
 
 
 def order(s: Scene) -> Plan:
@@ -124,6 +124,12 @@ def each(s: Scene) -> Plan:
 
 def split(s: Scene) -> Plan:
     """Two cups, one without ice, one with less; or three, one of them without sugar."""
+    said, calls, _ = shared_out(s)
+    return Plan("".join(said), calls)
+
+
+def shared_out(s: Scene) -> tuple[list[str], list[Call], bool]:
+    """What is said: the cups, then each part of them; the calls; and whether only some of the cups are spoken of."""
     rng = s.rng
     shared = some_item(s, plain=0.7)
     shared["toppings"] = [] if rng.random() < 0.7 else shared["toppings"]
@@ -155,7 +161,7 @@ def split(s: Scene) -> Plan:
         if some or rng.random() < 0.5:
             parts[1] = {"quantity": parts[1]["quantity"]} if some else parts[1]
     calls = [add_call({**shared, **clean(part), "quantity": part["quantity"]}) for part in parts]
-    return Plan(s.words.split(rng, shared, parts, bool(s.lines), some), calls)
+    return s.words.split(rng, shared, parts, bool(s.lines), some), calls, some
 
 
 def order_with_split(s: Scene) -> Plan:

@@ -163,8 +163,8 @@ def option_words(rng: random.Random, it: Item) -> str:
     return rng.choice(["", "，"]).join(words)
 
 
-def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, some: bool) -> str:
-    """两杯…，一杯去冰，一杯少冰; some: only the first part is named (其中一杯去冰)."""
+def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, some: bool) -> list[str]:
+    """两杯…，一杯去冰，一杯少冰; some: only the first part is named (其中一杯去冰). The head, and each part."""
     total = sum(p["quantity"] for p in parts)
     head = wish(rng, more) + item(rng, {**shared, "quantity": total, "said": True})
     said = parts[:1] if some else parts
@@ -181,7 +181,9 @@ def split(rng: random.Random, shared: Item, parts: Sequence[Item], more: bool, s
         none = ["不加", "不用加", "什么都不加", "不要加"] if parts[0].get("toppings") else ["正常", "正常的", "正常做"]
         words = option_words(rng, part) or rng.choice(none)
         bits.append(lead + n + rng.choice(["", "", "要"]) * (not words.startswith("要")) + words)
-    return head + rng.choice(["，", "，", " "]) + rng.choice(["，", "，", ""]).join(bits) + rng.choice(SAY.end[:8])
+    head += rng.choice(["，", "，", " "])
+    between = rng.choice(["，", "，", ""])
+    return [head, *(bit + between for bit in bits[:-1]), bits[-1] + rng.choice(SAY.end[:8])]
 
 
 def corrected_order(rng: random.Random, wrong: Item, right: Item, what: str, more: bool) -> str:
