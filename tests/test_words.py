@@ -44,7 +44,7 @@ def test_backchannels_are_known_by_their_sound(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["任何", "如何", "不要喝", "嗯哼", "啊哈。", "越喝越喝", "绿河,绿河", "Ha ha", "Uhuh."]
+    "text", ["任何", "如何", "不要喝", "嗯哼", "啊哈。", "越喝越喝", "约会", "绿河,绿河", "Ha ha", "Uhuh."]
 )
 def test_uh_huh_is_known_in_whatever_characters_it_is_written(text: str) -> None:
     assert kind_of(text) == "backchannel"

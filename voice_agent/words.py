@@ -86,8 +86,8 @@ _MARKS = re.compile(r"[\s。，,.!！?？、…~—-]+")
 
 _POLITE = re.compile(r"^(?:a |an |the )|(?:please |ba |xie xie )$")
 
-# One syllable or two and a breathed one, once or more: 嗯哼, 任何, 不要喝, 越喝越喝. A last 和 is an "and".
-_BREATHED = re.compile(r"(?:(?:[a-z]+ ){1,2}(?:he|ha|heng|hen) ){1,3}")
+# One syllable or two and a breathed one, once or more: 嗯哼, 任何, 不要喝, 越喝越喝, and 约会. A last 和 is an "and".
+_BREATHED = re.compile(r"(?:(?:[a-z]+ ){1,2}(?:he|ha|heng|hen) ){1,3}|yue hui ")
 
 _CONFUSED = (
     (r"ng\b", "n"),
