@@ -204,6 +204,7 @@ def test_calls_without_interruptions_stand_beside_all_trials(tmp_path: Path) -> 
     assert [job.save.name for job in (calm, again)] == ["backchannel-uncut-0", "backchannel-uncut-1"]
     assert calm.seed != again.seed
     assert calm.uncut == ()
+    assert len(references(jobs(Target(url="http://127.0.0.1:1"), find_scenarios(["backchannel"]), tmp_path, 1, 1))) == 1
     assert [turn.expect for turn in calm.scenario.turns] == ["respond", "ignore"] * 2
 
 

@@ -26,7 +26,7 @@ from voice_agent.bench.scenario import Scenario, uncut
 START_S = 60.0
 
 UNCUT_CALLS = 2
-"""In which nothing is said over the agent, for each scenario: if one is understood otherwise, the other stands in."""
+"""Calls of a scenario in which nothing is said over the agent: if one is understood otherwise, the other stands in."""
 
 OnCall = Callable[[CallResult], None]
 
@@ -83,7 +83,7 @@ def jobs(
             folder=folder,
             save=out / "calls" / f"{scenario.name}-{trial:03d}",
             seed=seed * 10_007 + trial,
-            uncut=() if uncut(scenario) is None else uncut_paths(out, scenario.name),
+            uncut=() if uncut(scenario) is None else uncut_paths(out, scenario.name)[: trials or scenario.trials],
         )
         for scenario, folder in scenarios
         for trial in range(trials or scenario.trials)
