@@ -3,9 +3,10 @@
     python models/tea-omni/train_endpoint.py --minutes 15 --work ~/.cache/tea-omni/endpoint
 
 The thinker stays as it is; it and its vocabulary are read from `--weights`, and the head must be fitted anew whenever
-its lowest layers change. Utterances are generated as it goes, in a process of their own. Goes on from the checkpoint in
-`--work`, unless that was fitted on another thinker. The head is written into `--work`, calibrated: on the development
-set, a probability of one half is where as large a part of the complete turns is missed as of the others is believed.
+its lowest layers change. Utterances are generated as it goes, in a process of their own. Goes on from the checkpoint
+in `--work`, unless that was fitted on another thinker, or else from a head that is given with `--warm`. The head is
+written into `--work`, calibrated: on the development set, a probability of one half is where as large a part of the
+complete turns is missed as of the others is believed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import evaluate_endpoint
 import torch
 import torch.nn.functional as F
 from dialogues import endings
+from safetensors.torch import load_file
 from speech import WEIGHTS
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
@@ -133,6 +135,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=15, help="of training, all starts together")
     parser.add_argument("--weights", type=Path, default=WEIGHTS, help="folder with the thinker")
     parser.add_argument("--work", type=Path, default=Path.home() / ".cache/tea-omni/endpoint")
+    parser.add_argument("--warm", type=Path, help="file of a head to start from when there is no checkpoint")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -144,6 +147,8 @@ def main() -> None:
     for name, parameter in head.named_parameters():
         if name.endswith(("out.weight", "down.weight", "mix")):
             nn.init.zeros_(parameter)
+    if options.warm:
+        head.load_state_dict({name: value.float() for name, value in load_file(options.warm).items()})
     optimizers = optimizers_of(head)
     average = Average(head)
     checkpoint = options.work / "checkpoint.pt"
