@@ -40,7 +40,7 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose matrices are made orthogonal (Jordan et al., 2024), scaled to the size of AdamW's steps.
 
     The scale is that of "Muon is Scalable for LLM Training" (Liu et al., 2025). As `torch.optim.Muon`, which always
-    computes in bfloat16: ten times slower than the rest of a step where that is emulated.
+    computes in bfloat16: where that is emulated, it takes four times as long as the rest of a step.
     """
 
     def __init__(self, matrices: Iterable[Any], lr: float = 1.0) -> None:

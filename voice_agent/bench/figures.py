@@ -170,9 +170,11 @@ def _answers(recording: Recording) -> dict[int, tuple[float, float]]:
     """From the end of each turn that is to be answered to the beginning of the next one."""
     said, sent = recording.said, recording.sent
     asked = [number for number, turn in enumerate(said) if turn.expect in ("respond", "stop")]
+    if not asked:
+        return {}
     ends = [sent.time(said[number].voice[-1][1] - 1) for number in asked]
-    begins = [sent.time(said[number].voice[0][0]) for number in asked]
-    return dict(zip(asked, zip(ends, [*begins[1:], np.inf], strict=False), strict=True))
+    begins = [sent.time(said[number].voice[0][0]) for number in asked[1:]]
+    return dict(zip(asked, zip(ends, [*begins, np.inf], strict=True), strict=True))
 
 
 def _alike(one: str, other: str) -> bool:
